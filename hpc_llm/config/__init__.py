@@ -1,0 +1,1 @@
+"""Typed configuration and every check that needs no cluster."""

@@ -1,0 +1,1 @@
+"""Readers, filters, deduplication, PII, tokenizer and packing."""

@@ -1,0 +1,1 @@
+"""Conversion of a trained checkpoint to the formats that others load."""

@@ -1,0 +1,1 @@
+"""The decoder-only Transformer and its parts."""

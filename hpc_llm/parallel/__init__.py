@@ -1,0 +1,1 @@
+"""Device mesh, tensor, pipeline and data parallelism."""

@@ -1,0 +1,1 @@
+"""What Slurm is: time and node-list formats, limits, states, templates. Pure, but for `client`."""

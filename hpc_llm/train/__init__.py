@@ -1,0 +1,1 @@
+"""The training loop, optimizer, schedule, checkpoints, loader and metrics."""

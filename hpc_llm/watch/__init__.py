@@ -1,0 +1,1 @@
+"""Reads run folders and explains them. Imports neither torch nor numba."""
