@@ -11,8 +11,10 @@ GAP = "  "
 def printable(text: str) -> str:
     """`text` on one line without control characters: file names and error texts come from outside and
     must not move the cursor or recolour a person's terminal."""
+    kinds = ((c, unicodedata.category(c)) for c in text)
     return "".join(
-        " " if c in "\n\r\t" else "�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in text
+        " " if c in "\n\r\t" or kind in ("Zl", "Zp") else "\ufffd" if kind in ("Cc", "Cs") else c
+        for c, kind in kinds
     )
 
 
@@ -46,8 +48,8 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[object]], align: str 
             raise ValueError(
                 f"a row has {len(row)} cells, the table has {len(headers)} columns: {list(row)!r}"
             )
-    if unknown := set(align) - {"l", "r"} or len(align) > len(headers):
-        raise ValueError(f"align={align!r}: at most {len(headers)} letters, each l or r ({unknown=})")
+    if len(align) > len(headers) or set(align) - {"l", "r"}:
+        raise ValueError(f"align={align!r}: at most {len(headers)} letters here, each l or r")
     align = align.ljust(len(headers), "l")
     body = [["" if cell is None else printable(str(cell)) for cell in row] for row in (headers, *rows)]
     widths = [max(display_width(row[i]) for row in body) for i in range(len(headers))]

@@ -124,6 +124,4 @@ def test_count_and_percent():
 
 def test_only_the_standard_library_is_imported():
     code = "import sys; import hpc_llm.watch.tables; print({'rich', 'torch', 'numpy'} & set(sys.modules))"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
-    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
