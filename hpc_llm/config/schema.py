@@ -204,7 +204,7 @@ class ArrayResources:
     time: str = "01:00:00"  # any Slurm form
     cpus: int = 1
     mem: str | None = None  # as sbatch --mem; null: the cluster's default
-    parallel: int = 0  # elements that run at once; 0: no limit (local: the number of CPUs)
+    parallel: int | None = None  # elements that run at once; null: no limit (local: the number of CPUs)
     shards_per_element: int = 1  # shards that one element works through
 
 

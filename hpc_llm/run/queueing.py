@@ -1,0 +1,224 @@
+"""The graph on Slurm: one sbatch for each array, chained by afterok, through submitit and an ops template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import submitit
+from submitit.core.utils import DelayedSubmission
+from submitit.slurm.slurm import SlurmJob
+
+from hpc_llm.config.compose import packaged
+from hpc_llm.config.schema import Config
+from hpc_llm.run import atomic, journal
+from hpc_llm.run.folder import RunFolder
+from hpc_llm.run.preparation import Prepared, Refused
+from hpc_llm.run.stage import Stage
+from hpc_llm.run.submission import Submission, split
+from hpc_llm.run.worker import Payload
+from hpc_llm.slurm import states, template
+from hpc_llm.slurm.client import Client
+from hpc_llm.slurm.limits import ClusterLimits
+from hpc_llm.slurm.states import Category
+
+MASTER_PORT_BASE = 20_000  # the script adds the job id modulo 20,000
+
+
+@dataclass
+class Queued:
+    """What became of one stage in this launch."""
+
+    stage: Stage
+    jobs: list[str] = field(default_factory=list)
+    elements: int = 0
+    note: str = ""
+
+
+class TemplateExecutor(submitit.SlurmExecutor):
+    """submitit's Slurm executor with two things replaced.
+
+    The script comes from the site's template, and the payload is the JSON file of a `Submission`,
+    written before sbatch: submitit itself renames a pickle after it, so a login node that dies in
+    between leaves a job without its work.
+    """
+
+    def __init__(self, folder: RunFolder, stage: Stage, client: Client, script: str) -> None:
+        super().__init__(folder.logs(stage.name))
+        self._client = client
+        self._script = script
+
+    def _make_submission_file_text(self, command: str, uid: str) -> str:
+        return self._script
+
+    def _internal_process_submissions(self, delayed_submissions: list[DelayedSubmission]) -> list[Any]:
+        jobs = []
+        for delayed in delayed_submissions:
+            payload = delayed.function
+            assert isinstance(payload, Payload)
+            path = Path(payload.submission).with_suffix(".sbatch")
+            atomic.write_text(path, self._make_submission_file_text("", ""))
+            job_id = self._client.submit(path)
+            jobs.append(SlurmJob(folder=self.folder, job_id=job_id, tasks=[0]))
+        return jobs
+
+
+def templates(config: Config) -> dict[str, template.Template]:
+    """The two templates, by stage kind. Raises Refused when one is missing or broken, naming the line."""
+    folder = Path(config.cluster.templates) if config.cluster.templates else packaged("sbatch_templates")
+    found = {}
+    for kind, name in (("array", "array.sbatch"), ("gang", "train.sbatch")):
+        try:
+            found[kind] = template.read(folder / name)
+        except FileNotFoundError as error:
+            raise Refused(f"cluster.templates={folder}: {name} is missing") from error
+        except (ValueError, OSError) as error:
+            raise Refused(str(error)) from error
+    return found
+
+
+def script(
+    prepared: Prepared, stage: Stage, submission: Submission, dependencies: Sequence[str], form: template.Template
+) -> tuple[str, list[str]]:
+    """The sbatch script of one submission, and which of the config's options the template overrides."""
+    config, folder = prepared.config, prepared.folder
+    cluster = config.cluster
+    gang = stage.kind == "gang"
+    resources = cluster.train if gang else cluster.array
+    options: dict[str, str | None] = {
+        "job-name": f"{folder.name}.{stage.name}",
+        "comment": submission.token,
+        "output": str(folder.logs(stage.name) / ("%j.log" if gang else "%A_%a.log")),
+        "open-mode": "append",
+        "requeue": None,
+        "kill-on-invalid-dep": "yes",
+        "signal": f"B:USR2@{cluster.restart.signal_lead_s}",
+        "time": resources.time,
+        "nodes": str(config.parallel.nodes if gang else 1),
+        "ntasks-per-node": str(config.parallel.tasks_per_node if gang else 1),
+        "cpus-per-task": str(cluster.train.cpus_per_task if gang else cluster.array.cpus),
+    }
+    if not gang:
+        throttle = f"%{cluster.array.parallel}" if cluster.array.parallel else ""
+        options["array"] = f"0-{len(submission.elements) - 1}{throttle}"
+    elif cluster.train.gpus_per_node:
+        options["gpus-per-node"] = str(cluster.train.gpus_per_node)
+    if dependencies:
+        options["dependency"] = "afterok:" + ":".join(dependencies)
+    optional = {
+        "partition": resources.partition,
+        "mem": resources.mem,
+        "account": cluster.account,
+        "qos": cluster.qos,
+        "constraint": cluster.constraint,
+    }
+    options.update({key: value for key, value in optional.items() if value is not None})
+    import sys
+
+    values = {
+        "HPC_LLM_RUN": str(folder.path),
+        "HPC_LLM_STAGE": stage.name,
+        "HPC_LLM_SUBMISSION": str(submission.path(folder)),
+        "HPC_LLM_PYTHON": sys.executable,
+        "HPC_LLM_CODE": submission.code,
+        "HPC_LLM_CPUS": options["cpus-per-task"] or "1",
+    }
+    environment = dict(cluster.environment)
+    if cluster.interface:
+        environment |= {"GLOO_SOCKET_IFNAME": cluster.interface, "NCCL_SOCKET_IFNAME": cluster.interface}
+    return template.fill(form, options, values, environment)
+
+
+def preview(prepared: Prepared, code: Path, max_array_size: int) -> list[tuple[Stage, str, list[str]]]:
+    """What `queue` would submit on an empty cluster: stage, script, overridden options. Writes nothing."""
+    forms = templates(prepared.config)
+    shown: list[tuple[Stage, str, list[str]]] = []
+    placeholders: dict[str, list[str]] = {}
+    for stage in prepared.selected:
+        todo = prepared.unfinished(stage)
+        dependencies = [job for name in stage.inputs for job in placeholders.get(name, [])]
+        for number, submission in enumerate(_split(prepared, stage, todo, code, max_array_size)):
+            text, overridden = script(prepared, stage, submission, dependencies, forms[stage.kind])
+            shown.append((stage, text, overridden))
+            placeholders.setdefault(stage.name, []).append(f"<{stage.name}.{number}>")
+    return shown
+
+
+def queue(prepared: Prepared, code: Path, client: Client, limits: ClusterLimits) -> list[Queued]:
+    """Submit what is neither finished nor already queued, in graph order.
+
+    Each sbatch is preceded by an ``intent`` line in the journal and followed by a ``submitted`` one; a
+    token with only the first is looked up in the queue, so an answer lost with the launcher is found again.
+    """
+    folder = prepared.folder
+    forms = templates(prepared.config)
+    live = _live(prepared, client)
+    rows: list[Queued] = []
+    jobs: dict[str, list[str]] = {}
+    for stage in prepared.selected:
+        row = Queued(stage)
+        rows.append(row)
+        covered = {shard for _, shards in live.get(stage.name, []) for shard in shards}
+        row.jobs = [job for job, _ in live.get(stage.name, [])]
+        missing = prepared.unfinished(stage)
+        todo = [shard for shard in missing if shard not in covered]
+        if not missing:
+            row.note = "done"
+        elif not todo:
+            row.note = "already queued"
+        dependencies = [job for name in stage.inputs for job in jobs.get(name, [])]
+        for submission in _split(prepared, stage, todo, code, limits.max_array_size):
+            text, overridden = script(prepared, stage, submission, dependencies, forms[stage.kind])
+            path = submission.write(folder)
+            event = {"stage": stage.name, "token": submission.token}
+            journal.append(folder.journal, {"event": "intent", **event})
+            folder.logs(stage.name).mkdir(parents=True, exist_ok=True)
+            executor = TemplateExecutor(folder, stage, client, text)
+            job = executor.submit(Payload(str(folder.path), stage.name, str(path), 0))
+            journal.append(folder.journal, {"event": "submitted", "job": job.job_id, **event})
+            row.jobs.append(job.job_id)
+            row.elements += len(submission.elements)
+            row.note = f"template sets {', '.join(overridden)}" if overridden else ""
+        jobs[stage.name] = row.jobs
+    return rows
+
+
+def _split(prepared: Prepared, stage: Stage, todo: list[int], code: Path, max_array_size: int) -> list[Submission]:
+    cluster = prepared.config.cluster
+    return list(split(stage, todo, code, cluster.restart, cluster.array.shards_per_element, max_array_size))
+
+
+def submitted_jobs(folder: RunFolder, queue_rows: Sequence[Any]) -> dict[str, tuple[str, str]]:
+    """Job id of every token in the journal: ``{token: (stage, job)}``, lost answers found by their comment."""
+    by_comment = {row.comment: row.array_job_id for row in queue_rows if row.comment}
+    found: dict[str, tuple[str, str]] = {}
+    for event in journal.read(folder.journal):
+        if event.get("event") == "submitted":
+            found[event["token"]] = (event["stage"], event["job"])
+        elif event.get("event") == "intent" and event["token"] in by_comment:
+            found.setdefault(event["token"], (event["stage"], by_comment[event["token"]]))
+    return found
+
+
+def _live(prepared: Prepared, client: Client) -> dict[str, list[tuple[str, list[int]]]]:
+    """Jobs of this run that are still queued or running: ``{stage: [(job id, shards they will do)]}``."""
+    folder = prepared.folder
+    if not folder.journal.exists():
+        return {}
+    rows = client.queue(names=[f"{folder.name}.{stage.name}" for stage in prepared.stages])
+    live: dict[str, list[tuple[str, list[int]]]] = {}
+    for token, (stage, job) in submitted_jobs(folder, rows).items():
+        mine = [
+            row
+            for row in rows
+            if row.array_job_id == job and states.classify(row.state) in (Category.PENDING, Category.RUNNING)
+        ]
+        if not mine:
+            continue
+        elements = Submission.read(folder.submissions(stage) / f"{token}.json").elements
+        indices = {row.array_index for row in mine if row.array_index is not None}
+        shards = [shard for i in (indices or range(len(elements))) for shard in elements[i]]
+        live.setdefault(stage, []).append((job, shards))
+    return live
