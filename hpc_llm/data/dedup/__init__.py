@@ -1,0 +1,1 @@
+"""Near-duplicate (MinHash) and exact deduplication across shards."""
