@@ -1,0 +1,1 @@
+"""From text to what the trainer reads: tokenizer, token files, packed samples and their order."""
