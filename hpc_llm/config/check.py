@@ -92,7 +92,7 @@ _RANGES: dict[str, tuple[float | None, float | None]] = {
     "cluster.restart.max_node_failures": (0, None),
 }
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,127}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MEMORY = re.compile(r"\d+[KMGT]?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -132,7 +132,7 @@ def _ranges(config: Config) -> Iterator[Problem]:
 
 def _names(config: Config) -> Iterator[Problem]:
     if not _NAME.fullmatch(config.run.name):
-        yield Problem("run.name", repr(config.run.name), "a folder name: letters, digits and . _ - = + only")
+        yield Problem("run.name", repr(config.run.name), "a folder name: letters, digits and . _ - only")
     if config.source.kind != "python_env" and not config.source.paths:
         yield Problem("source.paths", "[]", f"source={config.source.kind} reads files, folders or globs: name some")
     for name in config.cluster.environment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -56,15 +57,32 @@ def _points(overrides: list[str]) -> list[list[str]]:
     points = []
     for point in batch:
         varying = [text for text in point if text.split("=", 1)[0] in swept and not text.startswith("run.name=")]
-        suffix = "".join("-" + re.sub(r"[^A-Za-z0-9._=+-]", "_", text.lstrip("+~")) for text in varying)
+        suffix = "".join("-" + re.sub(r"[^A-Za-z0-9._-]", "_", text.lstrip("+~")) for text in varying)
         fixed = [text for text in point if not text.startswith("run.name=")]
         own = next((text for text in point if text.startswith("run.name=") and "run.name" in swept), None)
         points.append([*fixed, own or f"run.name={name}{suffix}"])
     return points
 
 
+# Hydra's own script knows `python app.py` and installed commands, not `python -m`.
+_BASH_COMPLETION = """\
+_hpc_llm_launch() {
+    local words=($COMP_LINE)
+    [ "${words[1]} ${words[2]}" = "-m hpc_llm.launch" ] || return
+    COMPREPLY=($(compgen -o default -W "$("${words[0]}" -m hpc_llm.launch -sc query=bash)" -- "${words[COMP_CWORD]}"))
+}
+COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
+complete -o nospace -o default -F _hpc_llm_launch python python3"""
+
+
 def _describe(arguments: list[str]) -> None:
-    """Help, composed config, information and completion exactly as Hydra prints them."""
+    """Help, composed config, information and completion as Hydra prints them."""
+    if "install=bash" in arguments:
+        print(_BASH_COMPLETION)
+        return
+    line = os.environ.get("COMP_LINE", "")
+    if line:
+        os.environ["COMP_LINE"] = re.sub(r"^.*?-m\s+hpc_llm\.launch\b", "launch", line)
     ConfigStore.instance().store(name="schema", node=Config)
 
     @hydra_main(config_path=str(packaged("conf")), config_name="config", version_base="1.3")
@@ -74,5 +92,8 @@ def _describe(arguments: list[str]) -> None:
     sys.argv = [str(Path(before[0])), *arguments]
     try:
         launch()
+    except SystemExit as ended:  # Hydra's way out of --help
+        if ended.code:
+            raise
     finally:
         sys.argv = before

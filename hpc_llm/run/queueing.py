@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +20,10 @@ from hpc_llm.run.preparation import Prepared, Refused
 from hpc_llm.run.stage import Stage
 from hpc_llm.run.submission import Submission, split
 from hpc_llm.run.worker import Payload
-from hpc_llm.slurm import states, template
+from hpc_llm.slurm import template
 from hpc_llm.slurm.client import Client
 from hpc_llm.slurm.limits import ClusterLimits
-from hpc_llm.slurm.states import Category
-
-MASTER_PORT_BASE = 20_000  # the script adds the job id modulo 20,000
+from hpc_llm.slurm.rows import QueueRow
 
 
 @dataclass
@@ -88,8 +87,7 @@ def script(
     gang = stage.kind == "gang"
     resources = cluster.train if gang else cluster.array
     options: dict[str, str | None] = {
-        "job-name": f"{folder.name}.{stage.name}",
-        "comment": submission.token,
+        "job-name": job_name(folder, stage.name, submission.token),
         "output": str(folder.logs(stage.name) / ("%j.log" if gang else "%A_%a.log")),
         "open-mode": "append",
         "requeue": None,
@@ -115,8 +113,6 @@ def script(
         "constraint": cluster.constraint,
     }
     options.update({key: value for key, value in optional.items() if value is not None})
-    import sys
-
     values = {
         "HPC_LLM_RUN": str(folder.path),
         "HPC_LLM_STAGE": stage.name,
@@ -190,35 +186,34 @@ def _split(prepared: Prepared, stage: Stage, todo: list[int], code: Path, max_ar
     return list(split(stage, todo, code, cluster.restart, cluster.array.shards_per_element, max_array_size))
 
 
-def submitted_jobs(folder: RunFolder, queue_rows: Sequence[Any]) -> dict[str, tuple[str, str]]:
-    """Job id of every token in the journal: ``{token: (stage, job)}``, lost answers found by their comment."""
-    by_comment = {row.comment: row.array_job_id for row in queue_rows if row.comment}
+def submitted_jobs(folder: RunFolder, rows: Sequence[QueueRow]) -> dict[str, tuple[str, str]]:
+    """``{token: (stage, job id)}`` of every submission; a job whose id was never recorded is found by its name."""
+    by_name = {row.name: row.job_id.partition("_")[0] for row in rows}
     found: dict[str, tuple[str, str]] = {}
     for event in journal.read(folder.journal):
         if event.get("event") == "submitted":
             found[event["token"]] = (event["stage"], event["job"])
-        elif event.get("event") == "intent" and event["token"] in by_comment:
-            found.setdefault(event["token"], (event["stage"], by_comment[event["token"]]))
+        elif event.get("event") == "intent":
+            job = by_name.get(job_name(folder, event["stage"], event["token"]))
+            if job is not None:
+                found.setdefault(event["token"], (event["stage"], job))
     return found
 
 
-def _live(prepared: Prepared, client: Client) -> dict[str, list[tuple[str, list[int]]]]:
-    """Jobs of this run that are still queued or running: ``{stage: [(job id, shards they will do)]}``."""
+def job_name(folder: RunFolder, stage: str, token: str) -> str:
+    """The token makes the name unique, so that squeue finds one submission."""
+    return f"{folder.name}.{stage}.{token}"
+
+
+def _live(prepared: Prepared, client: Client) -> dict[str, list[tuple[str, set[int]]]]:
+    """Jobs of this run that wait or run: ``{stage: [(job id, shards that they will do)]}``."""
     folder = prepared.folder
-    if not folder.journal.exists():
-        return {}
-    rows = client.queue(names=[f"{folder.name}.{stage.name}" for stage in prepared.stages])
-    live: dict[str, list[tuple[str, list[int]]]] = {}
+    rows = [row for row in client.queue() if not row.state.ended] if folder.journal.exists() else []
+    live: dict[str, list[tuple[str, set[int]]]] = {}
     for token, (stage, job) in submitted_jobs(folder, rows).items():
-        mine = [
-            row
-            for row in rows
-            if row.array_job_id == job and states.classify(row.state) in (Category.PENDING, Category.RUNNING)
-        ]
-        if not mine:
-            continue
-        elements = Submission.read(folder.submissions(stage) / f"{token}.json").elements
-        indices = {row.array_index for row in mine if row.array_index is not None}
-        shards = [shard for i in (indices or range(len(elements))) for shard in elements[i]]
-        live.setdefault(stage, []).append((job, shards))
+        ids = {element for row in rows for element in row.ids if element.partition("_")[0] == job}
+        if ids:
+            elements = Submission.read(folder.submissions(stage) / f"{token}.json").elements
+            numbers = {int(element.partition("_")[2] or 0) for element in ids}
+            live.setdefault(stage, []).append((job, {shard for i in numbers for shard in elements[i]}))
     return live

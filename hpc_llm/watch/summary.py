@@ -100,7 +100,7 @@ def _state(stage: Stage, done: int, submitted: Sequence[str], jobs: Jobs | None)
     if jobs is None:
         return "unknown"
     if jobs.live:
-        return "running" if any(state != "PENDING" for state in jobs.live.values()) else "pending"
+        return "running" if any(not state.startswith("PENDING") for state in jobs.live.values()) else "pending"
     return "failed"
 
 
