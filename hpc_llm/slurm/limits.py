@@ -156,7 +156,7 @@ def _number(text: str | None, default: int) -> int:
 
 
 def _limit(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and text.isdecimal() else None
 
 
 def _time(text: str | None) -> int | None:

@@ -18,7 +18,7 @@ from hpc_llm.slurm import nodelist
         # The output of scontrol show hostnames 22.05.8 for the same text.
         (
             "n[1-3,5],rack[0-1]-n[008-010]",
-            "n1 n2 n3 n5 rack0-n008 rack0-n009 rack0-n010 rack1-n008 rack1-n009 rack1-n010".split(),
+            ["n1", "n2", "n3", "n5", *(f"rack{r}-n{i}" for r in (0, 1) for i in ("008", "009", "010"))],
         ),
         ("alpha,beta,linux[1,2]", ["alpha", "beta", "linux1", "linux2"]),
         ("b-1,a-1,b-1", ["b-1", "a-1", "b-1"]),
