@@ -5,7 +5,6 @@ Weights are safetensors, everything else is JSON; nothing is pickled.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from hpc_llm.config.schema import ModelConfig
+from hpc_llm.data.tokens import bpe
 from hpc_llm.export import names, tokenizer
 from hpc_llm.run import atomic
 
@@ -25,17 +25,12 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
-def config(
-    model: ModelConfig, vocab_size: int, dtype: str, roles: Mapping[str, tuple[str, int]]
-) -> dict[str, Any]:
-    """Contents of ``config.json``, for transformers 4 and 5.
+def config(model: ModelConfig, vocab_size: int, dtype: str) -> dict[str, Any]:
+    """Contents of ``config.json``, but for the ids of special tokens, for transformers 4 and 5.
 
     Version 5 reads ``rope_parameters`` and ``dtype``; version 4 reads ``rope_theta`` and ``torch_dtype``, and
-    each ignores the other's. Roles the tokenizer lacks are null: left out, they would default to ids 1 and 2.
+    each ignores the other's.
     """
-    token = {
-        role: roles[role][1] if role in roles else None for role in ("bos_token", "eos_token", "pad_token")
-    }
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -58,7 +53,6 @@ def config(
         "dtype": dtype,
         "torch_dtype": dtype,
         "use_cache": True,
-        **{f"{role}_id": number for role, number in token.items()},
     }
 
 
@@ -117,37 +111,35 @@ def write(
     folder: Path,
     state: Mapping[str, Tensor],
     model: ModelConfig,
-    vocab_size: int,
     tokenizer_json: Path,
     limit: int = SHARD_BYTES,
 ) -> int:
     """Write the Hugging Face folder and return its size in bytes.
 
-    `state` holds the full tensors of every parameter under our names, all of one dtype. `folder` appears
-    whole; one that stands already is replaced. Raises ValueError when `state` does not fit `model` or the
-    vocabulary is smaller than the tokenizer's.
+    `state` holds the full tensor of every parameter under our names, all of one dtype. `folder` appears
+    whole; one that stands already is replaced. Raises ValueError when `state` does not fit `model` or has
+    fewer rows than the tokenizer has ids.
     """
-    text = tokenizer_json.read_text(encoding="utf-8")
-    parsed = json.loads(text)
-    if (needed := tokenizer.vocabulary_size(parsed)) > vocab_size:
-        raise ValueError(
-            f"vocab_size is {vocab_size}, the tokenizer {tokenizer_json} has ids up to {needed - 1}"
-        )
-    roles = tokenizer.special_tokens(parsed)
-    weights = convert(state, model, vocab_size)
-    dtypes = {str(t.dtype).removeprefix("torch.") for t in weights.values()}
-    assert len(dtypes) == 1, dtypes
-    settings = config(model, vocab_size, dtypes.pop(), roles)
+    tokens = bpe.load(tokenizer_json)
+    weights = convert(state, model, bpe.vocab_size(tokens))
+    [dtype] = {str(tensor.dtype).removeprefix("torch.") for tensor in weights.values()}
+    roles = tokenizer.roles(tokens)
+    # A role that the tokenizer lacks is null: left out, it would be transformers' default, id 1 or 2.
+    ids = {
+        f"{role}_id": tokens.token_to_id(roles[role]) if role in roles else None
+        for role in ("bos_token", "eos_token", "pad_token")
+    }
     tmp = atomic.temporary(folder)
     tmp.mkdir(parents=True)
     try:
         write_weights(tmp, weights, limit)
-        atomic.write_json(tmp / "config.json", settings)
-        ids = {key: settings[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        atomic.write_json(tmp / "config.json", config(model, bpe.vocab_size(tokens), dtype) | ids)
         atomic.write_json(tmp / "generation_config.json", ids)
-        atomic.write_text(tmp / "tokenizer.json", text)
-        atomic.write_json(tmp / "tokenizer_config.json", tokenizer.config(parsed, model.sequence_length))
-        atomic.write_json(tmp / "special_tokens_map.json", {role: name for role, (name, _) in roles.items()})
+        atomic.write_text(
+            tmp / "tokenizer.json", tokenizer.document(tokenizer_json.read_text(encoding="utf-8"))
+        )
+        atomic.write_json(tmp / "tokenizer_config.json", tokenizer.config(tokens, model.sequence_length))
+        atomic.write_json(tmp / "special_tokens_map.json", roles)
         size = sum(file.stat().st_size for file in tmp.iterdir())
         replace(tmp, folder)
     finally:

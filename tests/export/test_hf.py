@@ -7,11 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, processors
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hpc_llm.config.schema import ModelConfig
-from hpc_llm.export import hf, names, tokenizer
+from hpc_llm.data.tokens import bpe
+from hpc_llm.export import hf, names
 from hpc_llm.model.init import initialize
 from hpc_llm.model.transformer import Transformer
 
@@ -32,27 +33,21 @@ MODEL = ModelConfig(
 
 
 @pytest.fixture(scope="module")
-def bpe(tmp_path_factory) -> Path:
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.train_from_iterator(
-        [TEXT] * 3,
-        trainers.BpeTrainer(
-            vocab_size=300,
-            special_tokens=["<|endoftext|>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        ),
+def bpe_json(tmp_path_factory) -> Path:
+    made = bpe.train([TEXT] * 3, vocab_size=300, min_frequency=2)
+    # as in a file that a user brings: training encodes without it
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{bpe.END_OF_TEXT} $A", special_tokens=[(bpe.END_OF_TEXT, 0)]
     )
+    made.enable_truncation(4)
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     made.save(str(path))
     return path
 
 
 @pytest.fixture(scope="module")
-def vocab_size(bpe) -> int:
-    return Tokenizer.from_file(str(bpe)).get_vocab_size()
+def vocab_size(bpe_json) -> int:
+    return Tokenizer.from_file(str(bpe_json)).get_vocab_size()
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +62,9 @@ def ours(vocab_size) -> Transformer:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, bpe, ours, vocab_size) -> Path:
+def folder(tmp_path_factory, bpe_json, ours, vocab_size) -> Path:
     path = tmp_path_factory.mktemp("run") / "export"
-    hf.write(path, ours.state_dict(), MODEL, vocab_size, bpe)
+    hf.write(path, ours.state_dict(), MODEL, bpe_json)
     return path
 
 
@@ -97,22 +92,26 @@ def test_nothing_is_pickled_and_padding_is_gone(folder, ours, vocab_size):
     assert theirs.lm_head.weight.shape == theirs.model.embed_tokens.weight.shape == (vocab_size, MODEL.hidden)
 
 
-def test_the_tokenizer_gives_the_same_ids_and_ends(folder, bpe):
-    theirs, plain = AutoTokenizer.from_pretrained(folder), Tokenizer.from_file(str(bpe))
+def test_the_tokenizer_gives_the_ids_that_training_saw(folder, bpe_json):
+    theirs, plain = AutoTokenizer.from_pretrained(folder), bpe.load(bpe_json)
     for text in (TEXT, "  two  spaces , kept .", "日本 \u0301", ""):
-        ids = plain.encode(text).ids
+        ids = plain.encode(text, add_special_tokens=False).ids
         assert theirs(text)["input_ids"] == ids
         assert theirs.decode(ids) == text
-    assert theirs.eos_token == "<|endoftext|>"
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    end = plain.token_to_id("<|endoftext|>")
-    assert theirs.eos_token_id == model.config.eos_token_id == model.generation_config.eos_token_id == end
-    assert model.config.bos_token_id is None  # not transformers' default of 1
+
+
+def test_special_tokens_and_lengths_agree_everywhere(folder):
+    theirs, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    assert (theirs.eos_token, theirs.pad_token, theirs.bos_token) == (bpe.END_OF_TEXT, bpe.PADDING, None)
+    for config in (model.config, model.generation_config):
+        assert config.eos_token_id == theirs.eos_token_id == 0
+        assert config.pad_token_id == theirs.pad_token_id == 1
+        assert config.bos_token_id is None  # not transformers' default of 1
     assert theirs.model_max_length == model.config.max_position_embeddings == MODEL.sequence_length
 
 
-def test_shards_hold_the_same_model(tmp_path, folder, bpe, ours, vocab_size):
-    hf.write(tmp_path / "export", ours.state_dict(), MODEL, vocab_size, bpe, limit=60_000)
+def test_shards_hold_the_same_model(tmp_path, folder, bpe_json, ours, vocab_size):
+    hf.write(tmp_path / "export", ours.state_dict(), MODEL, bpe_json, limit=60_000)
     index = json.loads((tmp_path / "export" / hf.INDEX).read_text())
     files = sorted(path.name for path in (tmp_path / "export").glob("*.safetensors"))
     assert len(files) > 2
@@ -124,8 +123,8 @@ def test_shards_hold_the_same_model(tmp_path, folder, bpe, ours, vocab_size):
 
 
 @pytest.mark.parametrize("limit", [60_000, hf.SHARD_BYTES])
-def test_what_is_read_back_is_what_was_written(tmp_path, bpe, ours, vocab_size, limit):
-    hf.write(tmp_path / "export", ours.state_dict(), MODEL, vocab_size, bpe, limit)
+def test_what_is_read_back_is_what_was_written(tmp_path, bpe_json, ours, vocab_size, limit):
+    hf.write(tmp_path / "export", ours.state_dict(), MODEL, bpe_json, limit)
     rows = ours.lm_head.weight.shape[0]
     state = hf.read(tmp_path / "export", MODEL, rows)
     again = Transformer(MODEL, vocab_size)
@@ -136,31 +135,35 @@ def test_what_is_read_back_is_what_was_written(tmp_path, bpe, ours, vocab_size, 
         assert not state[name][kept:].any()
 
 
-def test_an_older_export_is_replaced_and_nothing_else_is_left(tmp_path, bpe, ours, vocab_size):
+def test_an_older_export_is_replaced_and_nothing_else_is_left(tmp_path, bpe_json, ours, vocab_size):
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "stale.safetensors").write_bytes(b"old")
-    size = hf.write(tmp_path / "export", ours.state_dict(), MODEL, vocab_size, bpe)
+    size = hf.write(tmp_path / "export", ours.state_dict(), MODEL, bpe_json)
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
     assert not (tmp_path / "export" / "stale.safetensors").exists()
     assert size == sum(path.stat().st_size for path in (tmp_path / "export").iterdir())
 
 
-def test_a_failed_export_leaves_the_older_one(tmp_path, bpe, ours, vocab_size):
+def test_a_failed_export_leaves_the_older_one(tmp_path, bpe_json, ours, vocab_size):
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "config.json").write_text("{}")
     state = ours.state_dict()
     del state["norm.weight"]
     with pytest.raises(ValueError, match=r"norm\.weight"):
-        hf.write(tmp_path / "export", state, MODEL, vocab_size, bpe)
+        hf.write(tmp_path / "export", state, MODEL, bpe_json)
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
     assert (tmp_path / "export" / "config.json").read_text() == "{}"
 
 
-def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path, bpe, ours, vocab_size):
-    with pytest.raises(ValueError, match=f"ids up to {vocab_size - 1}"):
-        hf.write(tmp_path / "export", ours.state_dict(), MODEL, vocab_size - 1, bpe)
-    with pytest.raises(ValueError, match=r"embed_tokens\.weight has .* rows"):
-        hf.write(tmp_path / "export", ours.state_dict(), MODEL, 10_000, bpe)
+def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path, bpe_json, ours, vocab_size):
+    state = {
+        name: tensor[:280] if name in names.VOCABULARY else tensor
+        for name, tensor in ours.state_dict().items()
+    }
+    with pytest.raises(
+        ValueError, match=f"embed_tokens.weight has 280 rows, the tokenizer needs {vocab_size}"
+    ):
+        hf.write(tmp_path / "export", state, MODEL, bpe_json)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(1, 100))
@@ -172,16 +175,3 @@ def test_a_part_keeps_the_limit_unless_one_tensor_is_larger(sizes, limit):
         total = sum(by_name[name] for name in part)
         assert total <= limit or len(part) == 1
         assert following is None or total + by_name[following[0]] > limit  # no part is cut short
-
-
-def test_a_tokenizer_that_never_ends_a_document_is_refused():
-    with pytest.raises(ValueError, match="no end-of-document token"):
-        tokenizer.special_tokens({"added_tokens": [{"content": "<s>", "id": 0, "special": True}]})
-
-
-def test_an_ordinary_token_does_not_pass_for_a_special_one():
-    tokens = [
-        {"content": "</s>", "id": 7, "special": True},
-        {"content": "<pad>", "id": 8, "special": False},
-    ]
-    assert tokenizer.special_tokens({"added_tokens": tokens}) == {"eos_token": ("</s>", 7)}
