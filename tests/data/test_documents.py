@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +24,7 @@ def test_utf8_of_a_slice_gives_the_bytes_of_each_row(rows: list[str], start: int
         column = pa.array(rows, type=kind).slice(min(start, len(rows)), length)
         buffer, offsets = documents.utf8(column)
         assert offsets.dtype == np.int64 and buffer.dtype == np.uint8
-        assert [bytes(buffer[a:b]) for a, b in zip(offsets, offsets[1:], strict=False)] == [
+        assert [bytes(buffer[a:b]) for a, b in pairwise(offsets)] == [
             text.encode() for text in column.to_pylist()
         ]
 
