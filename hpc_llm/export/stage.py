@@ -58,7 +58,7 @@ def load_newest(folder: Path, model: Transformer) -> int:
 
 
 def samples(model: Transformer, tokenizer: Tokenizer, config: Config) -> list[dict[str, str]]:
-    """A continuation of each prompt, as if it began a document; that of prompt i has the seed train.seed + i."""
+    """A continuation of each prompt, as if it began a document; prompt i has the seed train.seed + i."""
     end = tokenizer.token_to_id(bpe.END_OF_TEXT)
     assert end is not None, "bpe.load refuses a tokenizer without it"
     found = []
