@@ -84,7 +84,8 @@ class TensorParallel:
         row = tokens - self._rank * weight.shape[0]
         elsewhere = (row < 0) | (row >= weight.shape[0])
         partial = F.embedding(row.masked_fill(elsewhere, 0), weight)
-        return self.scatter(partial.masked_fill(elsewhere[..., None], 0.0))
+        # FSDP hooks the gradient of what a wrapped module returns, and must not be handed a view.
+        return self.scatter(partial.masked_fill(elsewhere[..., None], 0.0)).clone()
 
     def cross_entropy(self, logits: Tensor, targets: Tensor, vocab_size: int) -> Tensor:
         return vocabulary_parallel_cross_entropy(logits, targets, vocab_size, self._group)

@@ -34,7 +34,8 @@ def start(world: int, function: str, folder: Path, arguments: Any = None) -> lis
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
-        "SLURM_NTASKS": str(world),
+        "SUBMITIT_LOCAL_JOB_ID": "1",
+        "SUBMITIT_LOCAL_NTASKS": str(world),
     }
     processes = []
     for rank in range(world):
@@ -42,7 +43,11 @@ def start(world: int, function: str, folder: Path, arguments: Any = None) -> lis
             processes.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "tests.parallel.launch", function, str(folder)],
-                    env={**environment, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
+                    env={
+                        **environment,
+                        "SUBMITIT_LOCAL_GLOBALID": str(rank),
+                        "SUBMITIT_LOCAL_LOCALID": str(rank),
+                    },
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=ROOT,
@@ -86,7 +91,7 @@ def main() -> None:
     result = getattr(importlib.import_module(module), function)(
         json.loads((folder / "arguments.json").read_text())
     )
-    if os.environ["SLURM_PROCID"] == "0":
+    if os.environ["SUBMITIT_LOCAL_GLOBALID"] == "0":
         (folder / "result.json").write_text(json.dumps(result))
 
 
