@@ -1,4 +1,4 @@
-"""Runs data stages on documents in a real run folder, as the worker does: every shard, completion record last."""
+"""Runs data stages on documents in a real run folder, as the worker does: completion record last."""
 
 from __future__ import annotations
 

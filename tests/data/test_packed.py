@@ -25,7 +25,9 @@ def write(folder: Path, shards: list[list[int]]) -> list[Path]:
 
 
 @given(
-    st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1, max_size=6).filter(lambda s: sum(map(sum, s)) > 1),
+    st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1, max_size=6).filter(
+        lambda s: sum(map(sum, s)) > 1
+    ),
     st.data(),
 )
 def test_samples_are_the_stream_in_order(
@@ -89,7 +91,8 @@ def test_large_ranges_cost_no_memory() -> None:
     index = np.arange(1000) * (n // 1000)
     image = permute(index, n, 1)
     assert len(set(image.tolist())) == 1000
-    assert 0 <= image.min() and image.max() < n
+    assert image.min() >= 0
+    assert image.max() < n
 
 
 @pytest.mark.parametrize("index", [-1, 10])

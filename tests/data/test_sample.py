@@ -8,7 +8,9 @@ from hpc_llm.data.tokens.sample import Sample, id_hashes
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2**64 - 1), st.text(max_size=5)), unique_by=lambda d: d[0], max_size=30),
+    st.lists(
+        st.tuples(st.integers(0, 2**64 - 1), st.text(max_size=5)), unique_by=lambda d: d[0], max_size=30
+    ),
     st.integers(1, 60),
     st.randoms(),
 )

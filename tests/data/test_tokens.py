@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,22 @@ VOCABULARY = 400
 
 def corpus(documents: int, seed: int = 0) -> list[str]:
     rng = random.Random(seed)
-    words = ["the", "quick", "brown", "fox", "naïve", "über", "日本語", "jumps", "over", "1234", "\n\n", "  x", "🎉", "<|endoftext|>"]
+    words = [
+        "the",
+        "quick",
+        "brown",
+        "fox",
+        "naïve",
+        "über",
+        "日本語",
+        "jumps",
+        "over",
+        "1234",
+        "\n\n",
+        "  x",
+        "🎉",
+        "<|endoftext|>",
+    ]
     return [" ".join(rng.choices(words, k=rng.randint(0, 60))) for _ in range(documents)]
 
 
@@ -62,7 +78,9 @@ def test_every_document_once_and_whole(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         assert counts[f"tokens_{split}"] == sum(len(r.tokens) for r in readers(pipeline, split))
         assert {r.dtype for r in readers(pipeline, split)} == {np.dtype(np.uint16)}
-    assert PackedDataset([r for r in pipeline.folder.stage("tokenize").glob("out/*.train.bin")], 16)[0].shape == (17,)
+    assert PackedDataset([r for r in pipeline.folder.stage("tokenize").glob("out/*.train.bin")], 16)[
+        0
+    ].shape == (17,)
 
 
 def test_bytes_do_not_depend_on_order_or_chunk_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +115,7 @@ def test_validation_depends_on_the_id_alone(tmp_path: Path) -> None:
     many = prepared(tmp_path / "many", [rows[40:], rows[:10], rows[10:40]])
     for pipeline in (one, many):
         tokenize(pipeline)
-    assert sorted(sum(decoded(one, "valid"), [])) == sorted(sum(decoded(many, "valid"), []))
+    assert sorted(chain(*decoded(one, "valid"))) == sorted(chain(*decoded(many, "valid")))
 
 
 def test_tokenizer_is_the_same_file_whatever_the_shards(tmp_path: Path) -> None:

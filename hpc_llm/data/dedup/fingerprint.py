@@ -26,8 +26,8 @@ class Fingerprint:
         self.rows += batch.num_rows
         for at, name in enumerate(("id", "text")):
             buffer, offsets = utf8(batch.column(name))
-            self._hashes[2 * at].update(np.ascontiguousarray(np.diff(offsets)))
-            self._hashes[2 * at + 1].update(buffer[offsets[0] : offsets[-1]])
+            self._hashes[2 * at].update(np.diff(offsets).data)
+            self._hashes[2 * at + 1].update(buffer[offsets[0] : offsets[-1]].data)
 
     @property
     def value(self) -> str:

@@ -30,8 +30,8 @@ def write(
 ) -> None:
     """Write one section of REMOVALS for each document shard, empty ones too.
 
-    The four arrays are parallel: a document to remove, and the one that stays for it. `fingerprints` are those
-    of the document shards, in order.
+    The four arrays are parallel: a document to remove, and the one that stays for it. `fingerprints` are
+    those of the document shards, in order.
     """
     order = np.lexsort((rows, shards))
     records = np.empty(len(order), dtype=sections.REMOVALS)

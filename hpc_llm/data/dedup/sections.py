@@ -35,7 +35,7 @@ def write(
 ) -> None:
     """Write `sections`, (name, records of `dtype`) in file order; `meta` is any JSON object."""
     index: dict[str, tuple[int, int, str]] = {}
-    with open(path, "wb") as file:
+    with path.open("wb") as file:
         file.write(MAGIC)
         for name, records in sections:
             assert records.dtype == dtype and name not in index
@@ -48,13 +48,13 @@ def write(
 
 
 class Sections:
-    """Reader. Raises ValueError, naming the file, when it is cut short, altered, or of another record type."""
+    """Reader. Raises ValueError, naming the file, when it is cut short, altered or of another record type."""
 
     def __init__(self, path: Path, dtype: np.dtype[np.void]) -> None:
         self.path = path
         self.dtype = dtype
         size = path.stat().st_size
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             if size < len(MAGIC) + _TAIL.size or file.read(len(MAGIC)) != MAGIC:
                 raise ValueError(f"{path}: not a section file, or cut short ({size} bytes)")
             file.seek(size - _TAIL.size)
@@ -76,14 +76,14 @@ class Sections:
         return self._index[name][1]
 
     def read(self, *names: str) -> Records:
-        """The records of these sections end to end. Raises KeyError for a name that the file does not have."""
+        """The records of these sections end to end. Raises KeyError for a name that the file has not."""
         parts = [np.zeros(0, dtype=self.dtype)]
-        with open(self.path, "rb", buffering=0) as file:
+        with self.path.open("rb", buffering=0) as file:
             for name in names:
                 offset, count, digest = self._index[name]
                 file.seek(offset)
                 records = np.fromfile(file, dtype=self.dtype, count=count)
-                if len(records) != count or xxhash.xxh3_128_hexdigest(records.view(np.uint8)) != digest:
+                if len(records) != count or xxhash.xxh3_128_hexdigest(records.view(np.uint8).data) != digest:
                     raise ValueError(f"{self.path}: section {name} does not match its checksum")
                 parts.append(records)
         return np.concatenate(parts)

@@ -43,7 +43,7 @@ def train(texts: Iterable[str], vocab_size: int, min_frequency: int) -> Tokenize
 def load(path: Path) -> Tokenizer:
     """A ``tokenizer.json`` that can encode documents here.
 
-    Text that spells a special token is encoded as the characters it is made of: a document cannot end another.
+    Text that spells a special token is encoded as its characters: no document can end another.
     Raises ValueError when the file is none, or has no `END_OF_TEXT`.
     """
     try:

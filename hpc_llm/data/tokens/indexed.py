@@ -1,4 +1,4 @@
-"""Megatron's indexed dataset: a ``.bin`` of token ids end to end and an ``.idx`` that says where documents are.
+"""Megatron's indexed dataset: a ``.bin`` of token ids end to end, an ``.idx`` that says where documents are.
 
 Format (Megatron-LM, megatron/core/datasets/indexed_dataset.py), all little-endian::
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,16 @@ import numpy.typing as npt
 _HEADER = struct.Struct("<9sQBQQ")
 _MAGIC = b"MMIDIDX\x00\x00"
 _VERSION = 1
-_CODES: dict[int, npt.DTypeLike] = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
+_CODES: dict[int, npt.DTypeLike] = {
+    1: "u1",
+    2: "i1",
+    3: "<i2",
+    4: "<i4",
+    5: "<i8",
+    6: "<f8",
+    7: "<f4",
+    8: "<u2",
+}
 _MAX_SEQUENCE = 2**31 - 1  # lengths are i32
 
 Tokens = npt.NDArray[np.integer]
@@ -59,7 +69,9 @@ class Writer:
                 f"{self.dtype.name} holds, 0 to {self._limits.max}"
             )
         if lengths.max(initial=0) > _MAX_SEQUENCE:
-            raise ValueError(f"{self._file.name}: a document of {lengths.max()} tokens; at most {_MAX_SEQUENCE}")
+            raise ValueError(
+                f"{self._file.name}: a document of {lengths.max()} tokens; at most {_MAX_SEQUENCE}"
+            )
         self._file.write(np.ascontiguousarray(tokens, dtype=self.dtype).data)
         self._lengths.append(lengths.astype(np.int64))
         self.tokens += len(tokens)
@@ -101,7 +113,9 @@ class Reader:
             raise ValueError(f"{idx_path}: not a Megatron index ({size} bytes)")
         _, version, code, sequences, documents = _HEADER.unpack(bytes(index[: _HEADER.size]))
         if version != _VERSION or code not in _CODES:
-            raise ValueError(f"{idx_path}: version {version}, dtype code {code}; can read version 1, codes 1 to 8")
+            raise ValueError(
+                f"{idx_path}: version {version}, dtype code {code}; can read version 1, codes 1 to 8"
+            )
         if size < (expected := _HEADER.size + 12 * sequences + 8 * documents):
             raise ValueError(f"{idx_path}: {size} bytes, its header asks for {expected}: cut short")
         self.dtype = np.dtype(_CODES[code])
@@ -124,7 +138,7 @@ class Reader:
         return self.tokens[start : start + int(self.lengths[index])]
 
 
-def _map(path: Path, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+def _map(path: Path, dtype: np.dtype[np.generic]) -> npt.NDArray[Any]:
     """A read-only memory map of the file; mmap(2) refuses an empty one, which is valid here."""
     if not path.stat().st_size:
         return np.zeros(0, dtype=dtype)

@@ -24,9 +24,9 @@ class PackedDataset:
     sequence_length
         Inputs of one sample.
 
-    Sample i is tokens ``[i * L, i * L + L + 1)`` of the stream: L inputs, and the targets one further. So every
-    token is an input once, except at most L at the end of the stream. Raises ValueError when the stream is
-    too short for one sample.
+    Sample i is tokens ``[i * L, i * L + L + 1)`` of the stream: L inputs, and the targets one further. So
+    every token is an input once, except at most L at the end of the stream. Raises ValueError when the
+    stream is too short for one sample.
     """
 
     def __init__(self, paths: Sequence[Path], sequence_length: int) -> None:
@@ -63,7 +63,7 @@ class PackedDataset:
 
 @dataclass(frozen=True)
 class Order:
-    """Global sample index to (epoch, sample of the dataset): each epoch is a new permutation of all samples."""
+    """Global sample index to (epoch, sample of the dataset). Each epoch is a new permutation of them all."""
 
     samples: int
     seed: int
@@ -80,8 +80,8 @@ _MASK = (1 << 64) - 1
 def permute(index: npt.ArrayLike, n: int, seed: int) -> npt.NDArray[np.int64]:
     """Where a pseudo-random permutation of ``range(n)``, chosen by `seed`, sends `index`.
 
-    `index` is an integer or an array of them in ``range(n)``; the result is int64 of its shape. Memory does not
-    depend on n: a balanced Feistel network over the next even power of two (Luby and Rackoff 1988), applied
+    `index` is an integer or an array of them in ``range(n)``; the result is int64 of its shape. Memory does
+    not depend on n: a balanced Feistel network over the next even power of two (Luby and Rackoff 1988), applied
     again while the result is outside ``range(n)`` (cycle walking: Black and Rogaway 2002); 8 rounds, since
     the 4 of the theorem are for large domains. Raises ValueError for an index outside ``range(n)``.
     """

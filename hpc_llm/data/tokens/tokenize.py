@@ -1,7 +1,7 @@
 """Stage: documents to token files. Inputs: documents, tokenizer.
 
-Every document ends with end-of-text. A hash of its id sends it to ``.train`` or ``.valid``, each a ``.bin`` and
-``.idx`` (`indexed`), where the documents of the shard stand in an order drawn from (pack.seed, shard). The
+Every document ends with end-of-text. A hash of its id sends it to ``.train`` or ``.valid``, each a ``.bin``
+and ``.idx`` (`indexed`), where the documents of the shard stand in an order drawn from (pack.seed, shard). The
 shuffle is within the shard; the trainer permutes samples over all of them. Two passes: ids go to a temporary
 file as they are encoded, and are gathered from there, so memory does not grow with the shard.
 """
@@ -36,7 +36,9 @@ def run(shard: Shard) -> None:
     lengths, held_out = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.bool_)]
     with tempfile.TemporaryFile() as spool:
         for batch in batches(shard.input(documents, ".parquet"), ["id", "text"]):
-            held_out.append(is_validation(batch.column("id").to_pylist(), pack.validation_fraction, pack.seed))
+            held_out.append(
+                is_validation(batch.column("id").to_pylist(), pack.validation_fraction, pack.seed)
+            )
             for tokens, part in encode(tokenizer, batch.column("text"), dtype):
                 spool.write(tokens.data)
                 lengths.append(part)
@@ -64,7 +66,7 @@ def is_validation(ids: list[str], fraction: float, seed: int) -> npt.NDArray[np.
 def encode(
     tokenizer: Tokenizer, column: pa.Array, dtype: np.dtype[np.integer]
 ) -> Iterator[tuple[Tokens, npt.NDArray[np.int64]]]:
-    """Token ids of documents end to end, each with end-of-text, and their lengths; a few MB of text at once."""
+    """Token ids of documents end to end, each with end-of-text, and their lengths; some MB of text at once."""
     end = tokenizer.token_to_id(bpe.END_OF_TEXT)
     _, offsets = utf8(column)
     start = 0

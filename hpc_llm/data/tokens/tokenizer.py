@@ -1,7 +1,7 @@
 """Stage: the tokenizer, one for the run. Input: documents.
 
-Trains byte-level BPE on ``tokenizer.sample_mb`` megabytes of documents chosen by a seeded hash of their ids, or
-checks and copies the file at ``tokenizer.path``. Writes ``.json``, a Hugging Face ``tokenizer.json``.
+Trains byte-level BPE on ``tokenizer.sample_mb`` megabytes of documents chosen by a seeded hash of their ids,
+or checks and copies the file at ``tokenizer.path``. Writes ``.json``, a Hugging Face ``tokenizer.json``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Personal data in text: e-mail addresses, public IP addresses, phone numbers."""
