@@ -29,6 +29,7 @@ UNREACHABLE = (
     "Unable to contact slurm controller",
     "Unable to process configuration",
     "configuration source",
+    " is DOWN",
 )
 RETRY_AFTER_S = (1, 3, 9)  # the controller is busy: asking again at once makes that worse
 
@@ -186,7 +187,7 @@ class Client:
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
     """What Slurm said, on one line, without the ``sbatch: error:`` in front of each."""
     text = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip(" *")]
     command = Path(str(done.args[0])).name
     for prefix in (f"{command}: ", "error: ", "fatal: "):
         lines = [line.removeprefix(prefix) for line in lines]
