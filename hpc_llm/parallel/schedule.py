@@ -91,6 +91,12 @@ class Schedule:
 
     def _build_pipeline(self, config: Config) -> ScheduleGPipe | Schedule1F1B:
         layout, model = self.layout, self.model
+        if self.microbatches < layout.pp.size:
+            raise ValueError(
+                f"train.micro_batch={self.micro_batch} leaves {self.microbatches} microbatches of "
+                f"train.global_batch={config.train.global_batch} to a rank; parallel.pp={layout.pp.size} "
+                f"stages need at least as many"
+            )
         with torch.device("meta"):
             sequence, hidden = config.model.sequence_length, config.model.hidden
             tokens = torch.empty(self.micro_batch, sequence, dtype=torch.int64)
