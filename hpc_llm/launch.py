@@ -26,7 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
         configs = command.parse(sys.argv[1:] if arguments is None else arguments)
         return max((launch(config) for config in configs), default=0)
     except ConfigError as error:
-        print("refused: nothing was submitted", *(f"  {line}" for line in error.problems), sep="\n", file=sys.stderr)
+        print(
+            "refused: nothing was submitted",
+            *(f"  {line}" for line in error.problems),
+            sep="\n",
+            file=sys.stderr,
+        )
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
     return 2
@@ -41,7 +46,9 @@ def launch(config: Config) -> int:
 
 
 def _dry_run(prepared: Prepared) -> int:
-    rows = [(s.name, s.kind, s.shards, len(prepared.unfinished(s)), " ".join(s.inputs)) for s in prepared.selected]
+    rows = [
+        (s.name, s.kind, s.shards, len(prepared.unfinished(s)), " ".join(s.inputs)) for s in prepared.selected
+    ]
     print(tables.render(("stage", "kind", "shards", "to do", "reads"), rows, "llrrl"))
     if prepared.config.cluster.executor == "slurm":
         from hpc_llm.run import queueing
@@ -62,7 +69,9 @@ def _run_here(prepared: Prepared) -> int:
         print(f"\nall is done: nothing of {folder.name} was left to do. Start another run with run.name=...")
         return 0
     code = preparation.create(prepared)
-    print(f"run {folder.name}: {len(prepared.selected)} stages on this machine, {todo} shards to do; {folder.path}")
+    print(
+        f"run {folder.name}: {len(prepared.selected)} stages on this machine, {todo} shards to do; {folder.path}"
+    )
     try:
         local.run(prepared, code, progress.Progress(folder, prepared.selected, config.train.steps))
     except local.StageFailed as error:

@@ -18,7 +18,9 @@ from hpc_llm.watch.summary import summary
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m hpc_llm.status", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m hpc_llm.status", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("run", help="run folder: <run.root>/<run.name>")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     options = parser.parse_args(arguments)

@@ -1,22 +1,21 @@
 # Sourced by quickstart.sh and test.sh: makes or reuses .venv with pinned dependencies. Expects bash and `set -e`.
 
-# prepare_environment EXTRAS   e.g. prepare_environment '[test]'
+# One environment for both: what is installed is also what the quickstart reads.
 prepare_environment() {
-    local extras=$1 python stamp wanted
+    local python stamp=.venv/.installed wanted
     python=$(find_python)
     if [ ! -x .venv/bin/python ]; then
         echo "-- making .venv with $($python --version)"
         "$python" -m venv .venv
     fi
     wanted=$(cat setup.cfg pyproject.toml tools/constraints.txt | sha256sum | cut -d' ' -f1)
-    stamp=.venv/.installed$extras
     if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
         echo "-- .venv is up to date"
         return
     fi
-    echo "-- installing hpc_llm$extras with pinned dependencies into .venv (a few minutes the first time)"
+    echo "-- installing hpc_llm with pinned dependencies into .venv (a few minutes the first time)"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-        --constraint tools/constraints.txt --editable ".$extras"
+        --constraint tools/constraints.txt --editable ".[test]"
     echo "$wanted" >"$stamp"
 }
 

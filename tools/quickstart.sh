@@ -7,6 +7,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=tools/environment.sh
 . tools/environment.sh
 
-prepare_environment ""
+prepare_environment
 echo "-- python -m hpc_llm.launch $*"
 exec .venv/bin/python -m hpc_llm.launch "$@"

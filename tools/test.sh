@@ -20,7 +20,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     fi
 fi
 
-prepare_environment "[test]"
+prepare_environment
 if [ $# -eq 0 ]; then
     echo "-- ruff"
     .venv/bin/ruff check hpc_llm tests tools

@@ -134,7 +134,9 @@ def _names(config: Config) -> Iterator[Problem]:
     if not _NAME.fullmatch(config.run.name):
         yield Problem("run.name", repr(config.run.name), "a folder name: letters, digits and . _ - only")
     if config.source.kind != "python_env" and not config.source.paths:
-        yield Problem("source.paths", "[]", f"source={config.source.kind} reads files, folders or globs: name some")
+        yield Problem(
+            "source.paths", "[]", f"source={config.source.kind} reads files, folders or globs: name some"
+        )
     for name in config.cluster.environment:
         if not _VARIABLE.fullmatch(name):
             yield Problem(f"cluster.environment.{name}", name, "not a variable name that a shell can export")
@@ -148,20 +150,24 @@ def _layout(config: Config) -> Iterator[Problem]:
     ranks = parallel.nodes * parallel.tasks_per_node
     if ranks % (tp * pp):
         yield Problem(
-            "parallel.tp x parallel.pp", tp * pp,
+            "parallel.tp x parallel.pp",
+            tp * pp,
             f"must divide the {ranks} ranks (parallel.nodes={parallel.nodes} x "
             f"parallel.tasks_per_node={parallel.tasks_per_node})",
         )
     elif train.global_batch % (micro * (dp := max(ranks // (tp * pp), 1))):
         yield Problem(
-            "train.global_batch", train.global_batch,
+            "train.global_batch",
+            train.global_batch,
             f"must be a multiple of train.micro_batch={train.micro_batch} x {dp} data-parallel ranks",
         )
     if model.hidden % heads:
         yield Problem("model.hidden", model.hidden, f"must be a multiple of model.heads={model.heads}")
     elif model.hidden // heads % 2:
         yield Problem(
-            "model.hidden", model.hidden, f"the head size {model.hidden // heads} must be even: RoPE turns pairs"
+            "model.hidden",
+            model.hidden,
+            f"the head size {model.hidden // heads} must be even: RoPE turns pairs",
         )
     if heads % kv_heads:
         yield Problem("model.heads", model.heads, f"must be a multiple of model.kv_heads={model.kv_heads}")
@@ -188,16 +194,22 @@ def _cluster(config: Config) -> Iterator[Problem]:
             yield Problem(key, repr(text), str(error))
     for key, memory in (("cluster.array.mem", cluster.array.mem), ("cluster.train.mem", cluster.train.mem)):
         if memory is not None and not _MEMORY.fullmatch(memory):
-            yield Problem(key, repr(memory), "as sbatch --mem takes it: a number with K, M, G or T, or 0 for all")
+            yield Problem(
+                key, repr(memory), "as sbatch --mem takes it: a number with K, M, G or T, or 0 for all"
+            )
     if cluster.array.parallel is not None and cluster.array.parallel < 1:
         yield Problem(
-            "cluster.array.parallel", cluster.array.parallel,
+            "cluster.array.parallel",
+            cluster.array.parallel,
             "array elements that run at once: at least 1 (0 would start none); null is no limit",
         )
     if cluster.executor != "slurm" and config.parallel.nodes > 1:
         yield Problem(
-            "parallel.nodes", config.parallel.nodes,
+            "parallel.nodes",
+            config.parallel.nodes,
             f"cluster.executor={cluster.executor} has one node; add +cluster=mini_slurm or your own cluster",
         )
     if cluster.executor == "debug" and config.parallel.tasks_per_node > 1:
-        yield Problem("parallel.tasks_per_node", config.parallel.tasks_per_node, "the debug executor runs one process")
+        yield Problem(
+            "parallel.tasks_per_node", config.parallel.tasks_per_node, "the debug executor runs one process"
+        )

@@ -53,10 +53,15 @@ def _points(overrides: list[str]) -> list[list[str]]:
         [batch] = BasicSweeper.split_arguments(parsed, max_batch_size=None)
     except HydraException as error:
         raise ConfigError([str(error)]) from error
-    name = next((o.value() for o in parsed if o.get_key_element() == "run.name" and not o.is_sweep_override()), "sweep")
+    name = next(
+        (o.value() for o in parsed if o.get_key_element() == "run.name" and not o.is_sweep_override()),
+        "sweep",
+    )
     points = []
     for point in batch:
-        varying = [text for text in point if text.split("=", 1)[0] in swept and not text.startswith("run.name=")]
+        varying = [
+            text for text in point if text.split("=", 1)[0] in swept and not text.startswith("run.name=")
+        ]
         suffix = "".join("-" + re.sub(r"[^A-Za-z0-9._-]", "_", text.lstrip("+~")) for text in varying)
         fixed = [text for text in point if not text.startswith("run.name=")]
         own = next((text for text in point if text.startswith("run.name=") and "run.name" in swept), None)

@@ -6,8 +6,12 @@ failing composition is taken apart override by override, and `check.problems` ad
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import version
@@ -39,7 +43,9 @@ def search_path(config_dir: str | None = None) -> ConfigSearchPath:
         if not os.path.isdir(config_dir):
             raise ConfigError([f"--config-dir={config_dir}: no such folder"])
         path.prepend(
-            provider="command-line", path=f"file://{os.path.abspath(config_dir)}", anchor=SearchPathQuery(provider="main")
+            provider="command-line",
+            path=f"file://{os.path.abspath(config_dir)}",
+            anchor=SearchPathQuery(provider="main"),
         )
     return path
 
@@ -65,7 +71,18 @@ def compose(overrides: list[str], config_dir: str | None = None, config_name: st
     raise ConfigError(found)
 
 
+_FREE_FORM = "cluster.environment"
+
+
 def _as_object(composed: DictConfig, found: list[str]) -> Config | None:
+    known = set(_keys(asdict(Config())))
+    tree = OmegaConf.to_container(composed)
+    assert isinstance(tree, dict)
+    # Hydra's + adds a key to any node, so that a misspelt +cluster=... would be kept and mean nothing.
+    unknown = [key for key in _keys(tree) if key not in known and not key.startswith(_FREE_FORM)]
+    if unknown:
+        found += [f"{key}: not a key{_meant(key)}" for key in unknown]
+        return None
     try:
         config = OmegaConf.to_object(composed)
     except OmegaConfBaseException as error:
@@ -88,13 +105,39 @@ def _compose_all(overrides: list[str], config_name: str) -> tuple[DictConfig | N
             hydra_compose(config_name, [*good, override])
             good.append(override)
         except (HydraException, OmegaConfBaseException) as error:
-            found.append(f"{override}: {_one_line(error)}")
+            found.append(f"{override}: {_one_line(error)}{_meant(override)}")
     if not found:
         found = [whole]
     try:
         return hydra_compose(config_name, good), found
     except (HydraException, OmegaConfBaseException):
         return None, found
+
+
+def _meant(override: str) -> str:
+    """The keys that an unknown key may have been meant for."""
+    key = override.lstrip("+~").partition("=")[0]
+    known = list(_keys(asdict(Config())))
+    if key in known:
+        return ""
+    close = difflib.get_close_matches(key, known, n=3)
+    return (
+        f" (did you mean {' or '.join(close)}?)"
+        if close
+        else f" ({', '.join(_siblings(key, known))} are known)"
+    )
+
+
+def _siblings(key: str, known: list[str]) -> list[str]:
+    parent = key.rpartition(".")[0]
+    return [name for name in known if name.rpartition(".")[0] == parent] or [n for n in known if "." not in n]
+
+
+def _keys(tree: dict[Any, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        yield prefix + key
+        if isinstance(value, dict):
+            yield from _keys(value, f"{prefix}{key}.")
 
 
 def _one_line(error: BaseException) -> str:

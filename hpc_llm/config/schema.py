@@ -55,7 +55,9 @@ class GopherRepetitionConfig:
     max_dup_paragraph_fraction: float = 0.30
     max_dup_line_char_fraction: float = 0.20
     max_dup_paragraph_char_fraction: float = 0.20
-    max_top_ngram_char_fraction: list[float] = field(default_factory=lambda: [0.20, 0.18, 0.16])  # n = 2, 3, 4
+    max_top_ngram_char_fraction: list[float] = field(
+        default_factory=lambda: [0.20, 0.18, 0.16]
+    )  # n = 2, 3, 4
     max_dup_ngram_char_fraction: list[float] = field(
         default_factory=lambda: [0.15, 0.14, 0.13, 0.12, 0.11, 0.10]
     )  # n = 5 .. 10

@@ -73,7 +73,9 @@ def _in_process(prepared: Prepared, stage: Stage, submission: Submission, path: 
         work(Payload(str(prepared.folder.path), stage.name, str(path), element))
 
 
-def _submitit(prepared: Prepared, stage: Stage, submission: Submission, path: Path, progress: Progress) -> None:
+def _submitit(
+    prepared: Prepared, stage: Stage, submission: Submission, path: Path, progress: Progress
+) -> None:
     import submitit
 
     config = prepared.config

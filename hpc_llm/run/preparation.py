@@ -100,9 +100,13 @@ def create(prepared: Prepared) -> Path:
             atomic.write_json(folder.plan, prepared.document)
         # Resources may differ between launches of one plan: the jobs of this launch read this one.
         atomic.write_text(folder.config, OmegaConf.to_yaml(OmegaConf.structured(prepared.config)))
-        journal.append(folder.journal, {"event": "launch", "code": code.name, "stages": prepared.config.stages})
+        journal.append(
+            folder.journal, {"event": "launch", "code": code.name, "stages": prepared.config.stages}
+        )
     except OSError as error:
-        raise Refused(f"run.root={prepared.config.run.root}: cannot write {folder.path}: {error.strerror}") from error
+        raise Refused(
+            f"run.root={prepared.config.run.root}: cannot write {folder.path}: {error.strerror}"
+        ) from error
     return code
 
 

@@ -53,7 +53,7 @@ class TemplateExecutor(submitit.SlurmExecutor):
         return self._script
 
     def _internal_process_submissions(self, delayed_submissions: list[DelayedSubmission]) -> list[Any]:
-        jobs = []
+        jobs: list[SlurmJob[int]] = []
         for delayed in delayed_submissions:
             payload = delayed.function
             assert isinstance(payload, Payload)
@@ -79,7 +79,11 @@ def templates(config: Config) -> dict[str, template.Template]:
 
 
 def script(
-    prepared: Prepared, stage: Stage, submission: Submission, dependencies: Sequence[str], form: template.Template
+    prepared: Prepared,
+    stage: Stage,
+    submission: Submission,
+    dependencies: Sequence[str],
+    form: template.Template,
 ) -> tuple[str, list[str]]:
     """The sbatch script of one submission, and which of the config's options the template overrides."""
     config, folder = prepared.config, prepared.folder
@@ -181,7 +185,9 @@ def queue(prepared: Prepared, code: Path, client: Client, limits: ClusterLimits)
     return rows
 
 
-def _split(prepared: Prepared, stage: Stage, todo: list[int], code: Path, max_array_size: int) -> list[Submission]:
+def _split(
+    prepared: Prepared, stage: Stage, todo: list[int], code: Path, max_array_size: int
+) -> list[Submission]:
     cluster = prepared.config.cluster
     return list(split(stage, todo, code, cluster.restart, cluster.array.shards_per_element, max_array_size))
 

@@ -42,7 +42,12 @@ class Submission:
 
 
 def split(
-    stage: Stage, shards: Sequence[int], code: Path, restart: RestartConfig, per_element: int, max_elements: int
+    stage: Stage,
+    shards: Sequence[int],
+    code: Path,
+    restart: RestartConfig,
+    per_element: int,
+    max_elements: int,
 ) -> Iterator[Submission]:
     """Deal `shards` out over elements of `per_element` shards, and those over as many arrays as needed.
 

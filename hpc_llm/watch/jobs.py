@@ -15,7 +15,9 @@ def ask(folder: RunFolder) -> tuple[dict[str, Jobs] | None, str]:
     not gone. Without accounting the queue alone answers.
     """
     stages = {
-        event["job"]: event["stage"] for event in journal.read(folder.journal) if event.get("event") == "submitted"
+        event["job"]: event["stage"]
+        for event in journal.read(folder.journal)
+        if event.get("event") == "submitted"
     }
     if not stages:
         return {}, ""
@@ -35,7 +37,11 @@ def ask(folder: RunFolder) -> tuple[dict[str, Jobs] | None, str]:
         if stage is not None:
             shown = f"{row.raw_state} ({row.reason})" if row.reason else row.raw_state
             (found[stage].ended if row.state.ended else found[stage].live)[row.job_id] = shown
-    note = "" if accounting is not None else "this cluster keeps no accounting (sacct): states are from squeue alone"
+    note = (
+        ""
+        if accounting is not None
+        else "this cluster keeps no accounting (sacct): states are from squeue alone"
+    )
     return found, note
 
 

@@ -16,20 +16,26 @@ LOG_EVERY_S = 10.0
 
 
 class Progress:
-    def __init__(self, folder: RunFolder, stages: list[Stage], steps: int, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, folder: RunFolder, stages: list[Stage], steps: int, stream: TextIO | None = None
+    ) -> None:
         self._folder = folder
         self._number = {stage.name: i for i, stage in enumerate(stages, 1)}
         self._steps = steps
         self._stream = stream or sys.stdout
         self._live = self._stream.isatty()
         self._stage = ""
+        self._ended = ""
         self._started = self._printed = 0.0
 
     def __call__(self, stage: Stage, done: int) -> None:
         now = time.monotonic()
         if stage.name != self._stage:
             self._stage, self._started, self._printed = stage.name, now, now
+        if stage.name == self._ended:
+            return
         finished = done == stage.shards
+        self._ended = stage.name if finished else ""
         if not finished and not self._live and now - self._printed < LOG_EVERY_S:
             return
         self._printed = now

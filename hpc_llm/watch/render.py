@@ -41,7 +41,10 @@ def report(summary: Mapping[str, Any]) -> str:
     documents, extra, training = summary["documents"], summary["extra"], summary["training"]
     lines: list[tuple[str, object]] = [
         ("documents in", f"{tables.count(documents['in'])}  ({tables.size(documents['bytes_in'])} of text)"),
-        ("documents kept", f"{tables.count(documents['kept'])}  ({tables.percent(documents['kept'], documents['in'])})"),
+        (
+            "documents kept",
+            f"{tables.count(documents['kept'])}  ({tables.percent(documents['kept'], documents['in'])})",
+        ),
     ]
     duplicates = sum(n for reason, n in documents["dropped"].items() if reason.endswith("_duplicate"))
     lines += [(f"  dropped: {reason}", tables.count(n)) for reason, n in _by_size(documents["dropped"])]
@@ -59,7 +62,10 @@ def report(summary: Mapping[str, Any]) -> str:
         lines.append(("parameters", tables.count(extra["parameters"])))
     if training:
         lines += [
-            ("training step", f"{training['step']:,} of {training['steps']:,}, {tables.count(training['tokens'])} tokens"),
+            (
+                "training step",
+                f"{training['step']:,} of {training['steps']:,}, {tables.count(training['tokens'])} tokens",
+            ),
             ("loss first, last", f"{training['loss_first']:.4f}, {training['loss']:.4f}"),
             ("tokens/s", tables.count(round(training["tokens_per_s"]))),
         ]
@@ -78,7 +84,9 @@ def where(run: str, exported: bool) -> str:
         ("TensorBoard", f"tensorboard --logdir {path / 'tb'}"),
     ]
     if exported:
-        lines.append(("exported model", f"{path / 'export'}  (transformers.AutoModelForCausalLM.from_pretrained)"))
+        lines.append(
+            ("exported model", f"{path / 'export'}  (transformers.AutoModelForCausalLM.from_pretrained)")
+        )
     return tables.pairs(lines)
 
 

@@ -38,7 +38,9 @@ def summary(folder: RunFolder, jobs: Mapping[str, Jobs] | None = None) -> dict[s
     stages = plan.read(document)
     records = {stage.name: _records(folder, stage) for stage in stages}
     submitted = _submitted(folder)
-    rows = [_stage(folder, stage, records[stage.name], submitted.get(stage.name, []), jobs) for stage in stages]
+    rows = [
+        _stage(folder, stage, records[stage.name], submitted.get(stage.name, []), jobs) for stage in stages
+    ]
     training = _training(folder, document["settings"]["train"]["steps"])
     return {
         "run": str(folder.path),
@@ -100,7 +102,9 @@ def _state(stage: Stage, done: int, submitted: Sequence[str], jobs: Jobs | None)
     if jobs is None:
         return "unknown"
     if jobs.live:
-        return "running" if any(not state.startswith("PENDING") for state in jobs.live.values()) else "pending"
+        return (
+            "running" if any(not state.startswith("PENDING") for state in jobs.live.values()) else "pending"
+        )
     return "failed"
 
 
@@ -111,7 +115,10 @@ def _restarts(folder: RunFolder, stage: str) -> int:
     except FileNotFoundError:
         return 0
     return sum(
-        max((int(event.get("restart", 0)) for event in journal.read(path) if event.get("event") == "start"), default=0)
+        max(
+            (int(event.get("restart", 0)) for event in journal.read(path) if event.get("event") == "start"),
+            default=0,
+        )
         for path in files
     )
 
@@ -120,7 +127,9 @@ def _overall(rows: Sequence[Mapping[str, Any]]) -> str:
     states = [row["state"] for row in rows]
     if all(state == "done" for state in states):
         return "done"
-    return next((s for s in ("failed", "unknown", "running", "pending", "incomplete") if s in states), "waiting")
+    return next(
+        (s for s in ("failed", "unknown", "running", "pending", "incomplete") if s in states), "waiting"
+    )
 
 
 def _balanced(stages: Sequence[Stage], records: Mapping[str, list[dict[str, Any]]]) -> bool:
@@ -180,7 +189,9 @@ def _extra(records: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 def _training(folder: RunFolder, steps: int) -> dict[str, Any] | None:
     """The last line for each step counts: after a crash, steps since the checkpoint are done again."""
-    by_step = {event["step"]: event for event in journal.read(folder.metrics) if "loss" in event and "step" in event}
+    by_step = {
+        event["step"]: event for event in journal.read(folder.metrics) if "loss" in event and "step" in event
+    }
     if not by_step:
         return None
     first, last = by_step[min(by_step)], by_step[max(by_step)]

@@ -51,7 +51,9 @@ def test_tab_completion_offers_groups_and_keys(capsys, monkeypatch):
     monkeypatch.setenv("COMP_LINE", "python -m hpc_llm.launch source=")
     monkeypatch.setenv("COMP_POINT", "32")
     command.parse(["-sc", "query=bash"])
-    assert {"source=warc", "source=jsonl", "source=parquet", "source=python_env"} <= set(capsys.readouterr().out.split())
+    assert {"source=warc", "source=jsonl", "source=parquet", "source=python_env"} <= set(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_bash_completes_a_module_command():

@@ -32,9 +32,21 @@ def test_every_cluster_composes(cluster):
 
 def test_everything_wrong_is_refused_together():
     found = refused(
-        "foo=1", "train.stepz=3", "optim.lr=abc", "parallel.tp=3", "cluster.array.parallel=0", "cluster.train.time=1:2:3:4"
+        "foo=1",
+        "train.stepz=3",
+        "optim.lr=abc",
+        "parallel.tp=3",
+        "cluster.array.parallel=0",
+        "cluster.train.time=1:2:3:4",
     )
-    for text in ("foo", "stepz", "optim.lr", "parallel.tp x parallel.pp=3", "cluster.array.parallel=0", "cluster.train.time"):
+    for text in (
+        "foo",
+        "stepz",
+        "optim.lr",
+        "parallel.tp x parallel.pp=3",
+        "cluster.array.parallel=0",
+        "cluster.train.time",
+    ):
         assert any(text in line for line in found), (text, found)
 
 
@@ -60,6 +72,22 @@ def test_everything_wrong_is_refused_together():
 )
 def test_impossible_combination_names_key_and_value(overrides, key):
     assert any(line.startswith(key) for line in refused(*overrides)), refused(*overrides)
+
+
+def test_an_unknown_key_is_answered_with_what_exists():
+    [line] = refused("train.stepz=3")
+    assert "did you mean train.steps" in line
+    [line] = refused("pii.zzzzzz=3")
+    assert "pii.emails, pii.ips, pii.phones are known" in line
+
+
+def test_an_added_key_is_refused_too():
+    assert any(line.startswith("clustr: not a key (did you mean cluster") for line in refused("+clustr=lustre_ib"))
+    assert any(line.startswith("optim.foo: not a key") for line in refused("+optim.foo=1"))
+
+
+def test_environment_variables_are_free():
+    assert compose(["+cluster.environment.NCCL_DEBUG=WARN"]).cluster.environment == {"NCCL_DEBUG": "WARN"}
 
 
 def test_a_site_folder_comes_first(tmp_path):

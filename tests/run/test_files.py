@@ -47,7 +47,11 @@ def test_an_unbalanced_account_is_not_recorded(tmp_path):
     assert not one.folder.record("read", 1).exists()
 
 
-@given(events=st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=3), max_size=6))
+@given(
+    events=st.lists(
+        st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=9), max_size=3), max_size=6
+    )
+)
 def test_journal_returns_what_was_appended(events, tmp_path_factory):
     path = tmp_path_factory.mktemp("journal") / "j.jsonl"
     for event in events:

@@ -20,7 +20,17 @@ def test_every_stage_follows_its_inputs():
     for stage in graph():
         assert set(stage.inputs) <= seen
         seen.add(stage.name)
-    assert seen >= {"read", "filter", "minhash_cluster", "exact_filter", "pii", "tokenizer", "tokenize", "train", "export"}
+    assert seen >= {
+        "read",
+        "filter",
+        "minhash_cluster",
+        "exact_filter",
+        "pii",
+        "tokenizer",
+        "tokenize",
+        "train",
+        "export",
+    }
 
 
 def test_a_stage_left_out_is_bridged():
@@ -50,7 +60,9 @@ def test_where_it_runs_is_not_part_of_the_plan():
 
 
 def test_difference_names_settings_and_inputs():
-    lines = plan.difference(document(), document("optim.lr=0.5", prints=[*PRINTS[:2], ["c.warc", 4, 3], ["d", 1, 1]]))
+    lines = plan.difference(
+        document(), document("optim.lr=0.5", prints=[*PRINTS[:2], ["c.warc", 4, 3], ["d", 1, 1]])
+    )
     assert "optim.lr: 0.001 -> 0.5" in lines
     assert "input c.warc: changed from (3, 3) to (4, 3)" in lines
     assert "input d: added" in lines
