@@ -79,7 +79,7 @@ def _refuse_changed_plan(prepared: Prepared) -> None:
 
 
 def _refuse_missing_data(prepared: Prepared) -> None:
-    if prepared.config.stages != "train":
+    if prepared.config.stages != "train" or prepared.config.dry_run:
         return
     for stage in prepared.stages:
         if stage.group == "data" and prepared.unfinished(stage):
