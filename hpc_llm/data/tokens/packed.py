@@ -81,9 +81,9 @@ def permute(index: npt.ArrayLike, n: int, seed: int) -> npt.NDArray[np.int64]:
     """Where a pseudo-random permutation of ``range(n)``, chosen by `seed`, sends `index`.
 
     `index` is an integer or an array of them in ``range(n)``; the result is int64 of its shape. Memory does
-    not depend on n: a balanced Feistel network over the next even power of two (Luby and Rackoff 1988), applied
-    again while the result is outside ``range(n)`` (cycle walking: Black and Rogaway 2002); 8 rounds, since
-    the 4 of the theorem are for large domains. Raises ValueError for an index outside ``range(n)``.
+    not depend on n: a balanced Feistel network over the next even power of two (Luby and Rackoff 1988),
+    applied again while the result is outside ``range(n)`` (cycle walking: Black and Rogaway 2002);
+    8 rounds, since the 4 of the theorem are for large domains. Raises ValueError for an index outside.
     """
     value = np.atleast_1d(np.asarray(index)).astype(np.uint64)
     if value.size and (np.min(index) < 0 or np.max(index) >= n):

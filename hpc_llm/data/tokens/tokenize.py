@@ -1,9 +1,9 @@
 """Stage: documents to token files. Inputs: documents, tokenizer.
 
 Every document ends with end-of-text. A hash of its id sends it to ``.train`` or ``.valid``, each a ``.bin``
-and ``.idx`` (`indexed`), where the documents of the shard stand in an order drawn from (pack.seed, shard). The
-shuffle is within the shard; the trainer permutes samples over all of them. Two passes: ids go to a temporary
-file as they are encoded, and are gathered from there, so memory does not grow with the shard.
+and ``.idx`` (`indexed`), where the documents of the shard stand in an order drawn from (pack.seed, shard).
+The shuffle is within the shard; the trainer permutes samples over all of them. Two passes: ids go to a
+temporary file as they are encoded, and are gathered from there, so memory does not grow with the shard.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import IO
 import numba
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-from tokenizers import Tokenizer
 
 from hpc_llm.data.documents import batches, text_bytes, utf8
 from hpc_llm.data.tokens import bpe
+from hpc_llm.data.tokens.encoder import Encoder
 from hpc_llm.data.tokens.indexed import Tokens, Writer, token_dtype
 from hpc_llm.data.tokens.sample import id_hashes
 from hpc_llm.run.shard import Shard
 
-ENCODE_BYTES = 4_000_000  # text encoded at once: the library needs about 100 bytes a token meanwhile
+ENCODE_BYTES = 4_000_000  # text encoded at once: the library needs about 100 bytes a token
 GATHER_TOKENS = 4_000_000  # tokens written at once
 
 
@@ -32,6 +31,7 @@ def run(shard: Shard) -> None:
     documents, tokenizers = shard.stage.inputs[:2]
     tokenizer = bpe.load(shard.input(tokenizers, ".json", index=0))
     dtype = token_dtype(bpe.vocab_size(tokenizer))
+    encoder = Encoder(tokenizer, dtype)
     pack = shard.config.pack
     lengths, held_out = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.bool_)]
     with tempfile.TemporaryFile() as spool:
@@ -39,7 +39,9 @@ def run(shard: Shard) -> None:
             held_out.append(
                 is_validation(batch.column("id").to_pylist(), pack.validation_fraction, pack.seed)
             )
-            for tokens, part in encode(tokenizer, batch.column("text"), dtype):
+            buffer, offsets = utf8(batch.column("text"))
+            for chunk in _chunks(offsets):
+                tokens, part = encoder.encode(buffer, chunk)
                 spool.write(tokens.data)
                 lengths.append(part)
             shard.account.documents_in += batch.num_rows
@@ -63,23 +65,13 @@ def is_validation(ids: list[str], fraction: float, seed: int) -> npt.NDArray[np.
     return id_hashes(ids, seed) / 2.0**64 < fraction
 
 
-def encode(
-    tokenizer: Tokenizer, column: pa.Array, dtype: np.dtype[np.integer]
-) -> Iterator[tuple[Tokens, npt.NDArray[np.int64]]]:
-    """Token ids of documents end to end, each with end-of-text, and their lengths; some MB of text at once."""
-    end = tokenizer.token_to_id(bpe.END_OF_TEXT)
-    _, offsets = utf8(column)
+def _chunks(offsets: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """Cut the offsets of a column into parts of at most `ENCODE_BYTES`, but at least one document."""
     start = 0
-    while start < len(column):
+    while start < len(offsets) - 1:
         stop = int(np.searchsorted(offsets, offsets[start] + ENCODE_BYTES, side="right")) - 1
-        stop = min(max(stop, start + 1), len(column))
-        texts = column.slice(start, stop - start).to_pylist()
-        parts = [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-        lengths = np.array([len(ids) + 1 for ids in parts], dtype=np.int64)
-        tokens = np.full(lengths.sum(), end, dtype=dtype)
-        for ids, last in zip(parts, np.cumsum(lengths).tolist(), strict=True):
-            tokens[last - 1 - len(ids) : last - 1] = ids
-        yield tokens, lengths
+        stop = min(max(stop, start + 1), len(offsets) - 1)
+        yield offsets[start : stop + 1]
         start = stop
 
 
