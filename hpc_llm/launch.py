@@ -15,7 +15,7 @@ from hpc_llm.config.check import ConfigError
 from hpc_llm.config.schema import Config
 from hpc_llm.run import local, preflight, preparation
 from hpc_llm.run.preparation import Prepared, Refused
-from hpc_llm.watch import progress, render, tables
+from hpc_llm.watch import progress, render, tables, terminal
 from hpc_llm.watch.summary import summary
 
 DEFAULT_MAX_ARRAY_SIZE = 1001  # slurm.conf(5): what a dry run splits at, since it asks no cluster
@@ -114,4 +114,4 @@ def _submit(prepared: Prepared) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(terminal.run(main))

@@ -12,7 +12,7 @@ import json
 import sys
 
 from hpc_llm.run.folder import RunFolder
-from hpc_llm.watch import render
+from hpc_llm.watch import render, terminal
 from hpc_llm.watch.jobs import ask
 from hpc_llm.watch.summary import summary
 
@@ -41,4 +41,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(terminal.run(main))

@@ -10,9 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-import stat
 import sys
-import tempfile
 import time
 import traceback
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from hpc_llm.node import codes
+from hpc_llm.node import local as node_local
 from hpc_llm.node.context import Context
 from hpc_llm.run import atomic, plan
 from hpc_llm.run.folder import RunFolder
@@ -61,12 +60,12 @@ class _StopFlag:
 def work(payload: Payload) -> int:
     """Work through the element's unfinished shards; returns the exit code."""
     stop = _StopFlag()
-    os.environ.setdefault("NUMBA_CACHE_DIR", _private_cache())
     folder = RunFolder(payload.run)
+    submission = Submission.read(Path(payload.submission))
+    node_local.prepare(Path(submission.code))
     config = _config(folder)
     stages = {stage.name: stage for stage in plan.read(atomic.read_json(folder.plan))}
     stage = stages[payload.stage]
-    submission = Submission.read(Path(payload.submission))
     rank = Context.from_environment(os.environ).rank if stage.kind == "gang" else 0
     module, _, function = stage.work.partition(":")
     run = None
@@ -103,16 +102,6 @@ def _config(folder: RunFolder):  # type: ignore[no-untyped-def]
     from hpc_llm.config.schema import Config
 
     return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.load(folder.config)))
-
-
-def _private_cache() -> str:
-    """A node-local folder for compiled kernels that nobody else can write to: numba's index is a pickle."""
-    path = Path(tempfile.gettempdir()) / f"hpc_llm_{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()
-    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
-        return str(path)
-    return tempfile.mkdtemp(prefix="hpc_llm_")
 
 
 def _say(text: str) -> None:
