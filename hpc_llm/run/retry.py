@@ -1,6 +1,6 @@
 """Whether a job is restarted: three budgets over the events of its attempts. Pure.
 
-* Preemption, and a stop asked for by the time limit that was obeyed: free, and without end.
+* Preemption or another requeue of Slurm's own, and a time limit whose warning was obeyed: free, without end.
 * A node that died under the job: `max_node_failures` in a row.
 * A failure of the work itself: `max_failures` restarts in a row.
 
@@ -11,7 +11,7 @@ The one caller is `hpc_llm.node.attempt`, at the end of the batch script. It app
 
 ``start``    before the work: job, restart, node, marker (what is done so far)
 ``signal``   written by the script's trap the moment Slurm warns: window, which is squeue's
-             ``start|end|limit`` of the job: at a preemption the end is moved forward, at the limit it is not
+             ``state|start|end|limit`` of the job: see `at_limit`
 ``end``      after the work: code, action, reason
 
 An attempt is a ``start`` and what follows it. Without an ``end`` it was cut down: by Slurm if there was a
@@ -134,12 +134,16 @@ def _what_failed(attempt: Attempt) -> str:
 
 
 def at_limit(window: str) -> bool:
-    """Whether squeue's ``start|end|limit`` has its end where the limit puts it.
+    """Whether a signal announced the time limit, from squeue's ``state|start|end|limit`` at that moment.
 
-    An unreadable window counts as the limit: then only restarts with progress are free.
+    At a preemption Slurm moves the end forward. A job that is pending by the time its script is told to end
+    has been requeued by Slurm: preempted without grace, or its node set down. An unreadable window counts
+    as the limit: then only restarts with progress are free.
     """
     try:
-        start, end, limit = window.split("|")
+        state, start, end, limit = window.split("|")
+        if state == "PENDING":
+            return False
         limit_s = timefmt.parse(limit)
         lasts_s = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
     except ValueError:

@@ -91,8 +91,8 @@ def start(job: str = "7", marker: str = "0") -> dict[str, Any]:
 
 
 def test_events_become_attempts() -> None:
-    full = "2026-01-01T00:00:00|2026-01-01T01:00:00|1:00:00"
-    moved = "2026-01-01T00:00:00|2026-01-01T00:20:00|1:00:00"
+    full = "RUNNING|2026-01-01T00:00:00|2026-01-01T01:00:00|1:00:00"
+    moved = "RUNNING|2026-01-01T00:00:00|2026-01-01T00:20:00|1:00:00"
     events = [
         start(),
         {"event": "end", "job": "7", "code": 1, "action": "restart"},
@@ -117,11 +117,14 @@ def test_events_become_attempts() -> None:
 @pytest.mark.parametrize(
     ("window", "expected"),
     [
-        ("2026-01-01T00:00:00|2026-01-01T01:00:00|1:00:00", True),
-        ("2026-01-01T00:00:00|2026-01-01T00:00:40|1:00:00", False),
-        ("2026-01-01T00:00:00|2026-01-02T00:00:00|UNLIMITED", False),
+        ("RUNNING|2026-01-01T00:00:00|2026-01-01T01:00:00|1:00:00", True),
+        ("RUNNING|2026-01-01T00:00:00|2026-01-01T00:00:40|1:00:00", False),
+        ("RUNNING|2026-01-01T00:00:00|2026-01-02T00:00:00|UNLIMITED", False),
         ("", True),
-        ("N/A|N/A|1:00:00", True),
+        ("RUNNING|N/A|N/A|1:00:00", True),
+        ("PENDING|2026-01-01T00:00:06|2026-01-01T01:00:06|1:00:00", False),
+        ("PENDING|N/A|N/A|1:00:00", False),
+        ("COMPLETING|2026-01-01T00:00:00|2026-01-01T01:00:00|1:00:00", True),
     ],
 )
 def test_at_limit(window: str, expected: bool) -> None:
