@@ -75,7 +75,7 @@ TEXTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(TEXTS, TEXTS)
 def test_ids_are_those_of_the_library(tokenizer: Tokenizer, first: list[str], second: list[str]) -> None:
     fast = Encoder(tokenizer, np.dtype(np.uint16))

@@ -1,8 +1,9 @@
 """Stage: connected components of the matched pairs; one document of each stays.
 
 Reads the ``.edges`` of all partitions; writes ``.remove``. The survivor of a component is its smallest
-(shard, row), whatever the order of edges, partitions or workers. Memory: 8 bytes for each document of the
-corpus, and the edges of one partition.
+(shard, row), whatever the order of edges, partitions or workers. A component can hold chains: documents that
+are alike only through others between them go together, as in every such pipeline. Memory: about 25 bytes for
+each document of the corpus, and the edges of one partition.
 """
 
 from __future__ import annotations
