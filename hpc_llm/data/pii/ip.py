@@ -17,6 +17,13 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 _OPERATOR = re.compile(rb"[=<>~!]=\Z|[~^]\Z|\xc2\xa7\s?\Z")  # the last is the section sign
+# What says that four single digits are an address all the same.
+_ADDRESS = re.compile(
+    rb"ip|ipv4|address|addr|host|dns|server|nameserver|resolver|gateway|ping", re.IGNORECASE
+)
+_LOCATOR = re.compile(rb"(?://|@)\Z")
+_PORT = re.compile(rb":\d{2,5}(?!\w)|/\d{1,2}(?!\w)")
+_RESOLVERS = frozenset({b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"9.9.9.9"})  # public DNS, everyone's example
 _IN_NAME = re.compile(rb"\w[/-]\Z")  # Chrome/91.0.4472.124, package-1.2.3.40
 
 
@@ -24,8 +31,8 @@ def find_v4(text: bytes, at: int, previous_end: int) -> tuple[int, int, bytes] |
     """Start, end and canonical form of the public IPv4 address at `at`, or None.
 
     `previous_end` is where the address before it ended: in ``a.b.c.d-e.f.g.h`` the hyphen is a range. None
-    too for quads of four single digits, which in text are versions and section numbers (as addresses they
-    are 1 in 430,000), and for quads behind a word or sign that says version, section or identifier.
+    too for quads behind a word or sign that says version, section or identifier; and for quads of four single
+    digits, in text mostly versions and as addresses 1 in 430,000, unless what is around says address.
     """
     match = QUAD.match(text, at)
     if not match or text[max(0, at - 1) : at] == b".":
@@ -35,13 +42,23 @@ def find_v4(text: bytes, at: int, previous_end: int) -> tuple[int, int, bytes] |
         address = ipaddress.IPv4Address(quad.decode())
     except ValueError:  # an octet above 255 or with a leading zero
         return None
-    if not address.is_global or address.is_multicast or len(quad) == len("1.2.3.4"):
+    if not address.is_global or address.is_multicast:
         return None
     before = text[max(0, at - 28) : at]
     if _IN_NAME.search(before) and previous_end != at - 1:
         return None
     name = _NAME.search(before)
     if _OPERATOR.search(before) or (name and _NUMBERED.fullmatch(name.group(1))):
+        return None
+    if (
+        len(quad) == len("1.2.3.4")
+        and quad not in _RESOLVERS
+        and not (
+            _LOCATOR.search(before)
+            or _PORT.match(text, match.end())
+            or (name and _ADDRESS.fullmatch(name.group(1)))
+        )
+    ):
         return None
     return at, match.end(), quad
 
