@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline import DOCUMENTS, Pipeline
 
@@ -78,6 +78,7 @@ def test_normal_form(left: str, right: str, equal: bool) -> None:
     assert (a == b) is equal
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), max_size=8))
 def test_hashes_differ_where_words_differ(texts: list[str]) -> None:
     import unicodedata

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpc_llm.data.tokens.indexed import Reader, Writer, token_dtype
@@ -34,6 +34,7 @@ def test_bytes_are_those_of_the_format(tmp_path: Path, dtype: str, code: int, le
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 65_535), max_size=20), max_size=10))
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, documents: list[list[int]]) -> None:
     reader = Reader(write(tmp_path_factory.mktemp("i"), documents))

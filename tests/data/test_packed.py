@@ -24,6 +24,7 @@ def write(folder: Path, shards: list[list[int]]) -> list[Path]:
     return paths
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1, max_size=6).filter(
         lambda s: sum(map(sum, s)) > 1

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpc_llm.data.tokens.sample import Sample, id_hashes
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2**64 - 1), st.text(max_size=5)), unique_by=lambda d: d[0], max_size=30
