@@ -68,8 +68,8 @@ def attempts(events: Iterable[Mapping[str, Any]], job: str) -> list[Attempt]:
         if kind == "start":
             found.append(Attempt(marker=str(event["marker"]), nodes=str(event.get("nodes", ""))))
         elif found and kind == "signal":
-            # The first signal says why; what follows is its consequence.
-            if not found[-1].signalled:
+            # The first signal says why; what follows is its consequence. After the end it changed nothing.
+            if found[-1].code is None and not found[-1].signalled:
                 found[-1] = replace(
                     found[-1], signalled=True, at_limit=at_limit(str(event.get("window", "")))
                 )

@@ -96,6 +96,7 @@ def test_events_become_attempts() -> None:
     events = [
         start(),
         {"event": "end", "job": "7", "code": 1, "action": "restart"},
+        {"event": "signal", "job": "7", "window": full},
         start(),
         start(job="8"),
         {"event": "signal", "job": "7", "window": moved},
