@@ -59,4 +59,5 @@ def vocabulary_parallel_cross_entropy(
     if first + columns > vocab_size:
         padding = torch.arange(first, first + columns, device=logits.device) >= vocab_size
         logits_TV = logits_TV.masked_fill(padding, float("-inf"))
-    return _VocabularyParallel.apply(logits_TV, targets.flatten(), first, group)
+    loss: Tensor = _VocabularyParallel.apply(logits_TV, targets.flatten(), first, group)  # type: ignore[no-untyped-call]
+    return loss

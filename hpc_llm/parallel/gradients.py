@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Replicate
 
+from hpc_llm.model.layers import local
+
 
 def _copies(grad: Tensor) -> int:
     """Ranks of the mesh that hold the same elements as this rank."""
@@ -21,19 +23,15 @@ def _copies(grad: Tensor) -> int:
     return copies
 
 
-def _local(grad: Tensor) -> Tensor:
-    return grad.to_local() if isinstance(grad, DTensor) else grad
-
-
 def local_square_norm(parameters: Iterable[nn.Parameter], device: torch.device) -> Tensor:
     """This rank's share, float64 scalar, of the squared gradient norm: the sum over all ranks is the whole.
 
     Elements held by several ranks are divided by their number, so that they count once.
     """
-    grads = [p.grad for p in parameters if p.grad is not None and _local(p.grad).numel()]
+    grads = [p.grad for p in parameters if p.grad is not None and local(p.grad).numel()]
     total = torch.zeros((), dtype=torch.float64, device=device)
     if grads:
-        norms = torch.stack(torch._foreach_norm([_local(g) for g in grads]))
+        norms = torch.stack(torch._foreach_norm([local(g) for g in grads]))
         weights = torch.tensor([1.0 / _copies(g) for g in grads], dtype=torch.float64, device=device)
         total += (norms.double().square() * weights).sum()
     return total
@@ -45,6 +43,6 @@ def clip_(parameters: Iterable[nn.Parameter], norm: Tensor, limit: float) -> Non
     Pascanu et al. 2013 (arXiv 1211.5063), algorithm 1; the same factor on every rank.
     """
     factor = (limit / (norm + 1e-6)).clamp(max=1.0).to(torch.float32)
-    grads = [_local(p.grad) for p in parameters if p.grad is not None]
+    grads = [local(p.grad) for p in parameters if p.grad is not None]
     if grads:
         torch._foreach_mul_(grads, factor)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 
 from hpc_llm.config.schema import Config
 from hpc_llm.model.transformer import Transformer
@@ -30,10 +32,12 @@ class Schedule:
         self.zero = config.parallel.zero
         self.micro_batch = config.train.micro_batch
         self.microbatches = config.train.global_batch // (layout.dp.size * self.micro_batch)
+        self._scale = 1.0
         self._bf16 = config.train.precision == "bf16"
         self._pipeline = self._build_pipeline(config) if layout.pp.size > 1 else None
 
     def train(self, tokens: Tensor, targets: Tensor, scale: float) -> Tensor:
+        self._scale = scale
         if self._pipeline is not None:
             losses: list[Tensor] = []
             with self._autocast():
@@ -42,20 +46,20 @@ class Schedule:
                     target=targets if self.layout.is_last_stage else None,
                     losses=losses,
                     return_outputs=False,
-                    loss_kwargs={"scale": scale},
                 )
             return self._sum(losses)
         losses = []
-        for x, y in zip(tokens.split(self.micro_batch), targets.split(self.micro_batch), strict=True):
+        for x, y in self._microbatches(tokens, targets):
             self._prepare_backward(last=len(losses) == self.microbatches - 1)
             with self._autocast():
-                loss = self._loss(self.model(x), y, scale)
-            loss.backward()
+                loss = self._loss(self.model(x), y)
+            torch.autograd.backward(loss)
             losses.append(loss.detach())
         return self._sum(losses)
 
     @torch.no_grad()
     def evaluate(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        self._scale = 1.0
         if self._pipeline is not None:
             losses: list[Tensor] = []
             with self._autocast():
@@ -64,15 +68,17 @@ class Schedule:
                     target=targets if self.layout.is_last_stage else None,
                     losses=losses,
                     return_outputs=False,
-                    loss_kwargs={"scale": 1.0},
                 )
             return self._sum(losses)
         with self._autocast():
-            batches = zip(tokens.split(self.micro_batch), targets.split(self.micro_batch), strict=True)
-            return self._sum([self._loss(self.model(x), y, 1.0) for x, y in batches])
+            batches = self._microbatches(tokens, targets)
+            return self._sum([self._loss(self.model(x), y) for x, y in batches])
 
-    def _loss(self, logits: Tensor, targets: Tensor, scale: float) -> Tensor:
-        return self.model.loss(logits, targets) * scale
+    def _microbatches(self, tokens: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(tokens.chunk(self.microbatches), targets.chunk(self.microbatches), strict=True)
+
+    def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return self.model.loss(logits, targets) * self._scale
 
     def _sum(self, losses: list[Tensor]) -> Tensor:
         if not self.layout.is_last_stage:
@@ -89,7 +95,7 @@ class Schedule:
             self.model.set_reshard_after_backward(last or self.zero == 3)
             self.model.set_is_last_backward(last)
 
-    def _build_pipeline(self, config: Config) -> ScheduleGPipe | Schedule1F1B:
+    def _build_pipeline(self, config: Config) -> PipelineScheduleSingle:
         layout, model = self.layout, self.model
         if self.microbatches < layout.pp.size:
             raise ValueError(

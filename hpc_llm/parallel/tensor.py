@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
+from hpc_llm.model.layers import local
 from hpc_llm.parallel.cross_entropy import vocabulary_parallel_cross_entropy
 from hpc_llm.parallel.mesh import Axis
 
@@ -49,9 +50,9 @@ def shard_parameters(model: nn.Module, mesh: DeviceMesh) -> None:
                     f"dimension {where.dim}"
                 )
             shape[where.dim] //= mesh.size()
-        local = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
+        part = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
         owner = model.get_submodule(name.rpartition(".")[0])
-        owner.weight = nn.Parameter(DTensor.from_local(local, mesh, [where], run_check=False))
+        owner.weight = nn.Parameter(DTensor.from_local(part, mesh, [where], run_check=False))
 
 
 class TensorParallel:
@@ -99,7 +100,7 @@ def sum_partial_gradients(model: nn.Module, axis: Axis) -> None:
     if axis.size == 1:
         return
     partial = [
-        p.grad.to_local()
+        local(p.grad)
         for name, p in model.named_parameters()
         if p.grad is not None and isinstance(placement(name), Replicate)
     ]
@@ -107,5 +108,5 @@ def sum_partial_gradients(model: nn.Module, axis: Axis) -> None:
         return
     flat = torch.cat([g.flatten() for g in partial])
     dist.all_reduce(flat, group=axis.group)
-    for grad, summed in zip(partial, flat.split([g.numel() for g in partial]), strict=True):
+    for grad, summed in zip(partial, torch.split(flat, [g.numel() for g in partial]), strict=True):
         grad.copy_(summed.view_as(grad))

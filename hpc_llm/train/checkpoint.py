@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,11 +16,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 import xxhash
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystem
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
+from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 from torch.optim import Optimizer
 
 from hpc_llm.train import manifest
@@ -48,8 +50,10 @@ def load_weights(checkpoint: Path, model: nn.Module) -> Position:
     Raises manifest.Corrupt, or CheckpointError when the model is not the one that was saved.
     """
     manifest.verify(checkpoint)
-    with _as_error(f"reading {checkpoint}"):
-        dcp.load(tensors(model), storage_reader=dcp.FileSystemReader(checkpoint), no_dist=True)
+    with _as_error(f"reading {checkpoint}"), warnings.catch_warnings():
+        # It says that there is no process group, which is what no_dist asks for.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        load_tensors(tensors(model), storage_reader=FileSystemReader(checkpoint), no_dist=True)
     return manifest.read(checkpoint)[0]
 
 
@@ -108,9 +112,9 @@ class Checkpointer:
                     print(f"checkpoint refused, kept as {aside.name}: {reasons[0]}", flush=True)
                 continue
             with _as_error(f"reading {checkpoint}"):
-                dcp.load(
+                load_tensors(
                     tensors(model, optimizer),
-                    storage_reader=dcp.FileSystemReader(checkpoint),
+                    storage_reader=FileSystemReader(checkpoint),
                     process_group=self._group,
                 )
             position, _ = manifest.read(checkpoint)
@@ -148,7 +152,7 @@ class Checkpointer:
             shutil.rmtree(path, ignore_errors=True)  # left by a run that was killed while it wrote
         dist.barrier(group=self._group)
         with _as_error(f"writing {path}"):
-            dcp.save(staged, storage_writer=writer, process_group=self._group)
+            save_tensors(staged, storage_writer=writer, process_group=self._group)
         sums: list[dict[str, FileSum]] = [{}] * self._size
         dist.all_gather_object(sums, writer.sums, group=self._group)
         failure: str | None = None
@@ -171,17 +175,13 @@ def _as_error(doing: str) -> Iterator[None]:
         raise CheckpointError(f"{doing}: {causes}") from error
 
 
-class _HashingWriter(dcp.FileSystemWriter):
+class _HashingWriter(FileSystemWriter):
     """Takes the checksum of every byte on its way to the file, so damage done on the way shows later."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.fs = _HashingFileSystem()
-
-    @property
-    def sums(self) -> dict[str, FileSum]:
-        """File name to sum of what this rank wrote."""
-        return self.fs.sums
+        self.sums = self.fs.sums  # of the files that this rank wrote, by name
 
 
 class _HashingFileSystem(FileSystem):

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.utils.deterministic
 
 from hpc_llm.config.schema import Config
 from hpc_llm.node.context import Context
@@ -40,7 +41,7 @@ def prepare(config: Config, device: torch.device) -> None:
     torch.manual_seed(config.train.seed)
     torch.use_deterministic_algorithms(config.train.deterministic)
     # Filling every new tensor with NaN would find reads of unwritten memory, at the cost of a write each.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if device.type == "cuda":
         # cuBLAS is deterministic only with a fixed workspace (its documentation, section 2.1.4).
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -54,15 +55,12 @@ def process_group(context: Context, device: torch.device) -> Iterator[None]:
     gloo and NCCL listen on the interface that GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name.
     """
     nccl = device.type == "cuda"
-    if context.world == 1:
-        store: dist.Store = dist.HashStore()
-    else:
-        store = dist.TCPStore(
-            context.master_address, context.master_port, context.world,
-            is_master=context.rank == 0, timeout=_TIMEOUT,
-        )  # fmt: skip
+    # A single rank needs no port, which might be taken.
+    store = dist.HashStore() if context.world == 1 else None  # type: ignore[attr-defined]
+    address = f"tcp://{context.master_address}:{context.master_port}"
     dist.init_process_group(
         "nccl" if nccl else "gloo",
+        init_method=None if store else address,
         store=store,
         rank=context.rank,
         world_size=context.world,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -52,7 +52,7 @@ def train(job: Job) -> Position:
     )
     position = checkpoints.load(trainer.model, trainer.optimizer)
     saved = position.step
-    recorder = nullcontext()
+    recorder: AbstractContextManager[Recorder | None] = nullcontext()
     if dist.get_rank() == 0:
         recorder = Recorder(
             job.folder, layout.device, job.restart, position.step, config.train.steps,
@@ -163,8 +163,8 @@ class Trainer:
             inputs, targets = self._validation.validation(batch, limit)
             loss += self._schedule.evaluate(inputs.to(layout.device), targets.to(layout.device))
             count += int((targets >= 0).sum())
-        total, tokens = self._sum(loss / layout.tp.size, count / self._token_copies).tolist()
-        return total / tokens
+        total, tokens = self._sum(loss / layout.tp.size, count / self._token_copies)
+        return (total / tokens).item()
 
     def _sum(self, *values: Tensor | float) -> Tensor:
         """Sums over all ranks, float64."""

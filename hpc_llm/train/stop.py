@@ -29,7 +29,7 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        self._before = {s: signal.signal(s, self._request) for s in _SIGNALS}
+        self._before = {s: signal.signal(s, self) for s in _SIGNALS}
         # A handler of the same kind may have been asked already, before this one took its place.
         self.requested |= any(getattr(h, "requested", False) for h in self._before.values())
         return self
@@ -40,5 +40,5 @@ class StopRequest:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _request(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         self.requested = True

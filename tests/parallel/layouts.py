@@ -1,4 +1,4 @@
-"""What the ranks of the layout tests do: train the same model on the same data, in one layout after another."""
+"""What the ranks of the layout tests do: train one model on the same data, in one layout after another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Progressions:
 
 
 def config(layout: dict[str, Any]) -> Config:
-    """`layout`: fields of ParallelConfig, and "micro_batch" and "precision" of TrainConfig; "steps" to run."""
+    """`layout`: fields of ParallelConfig; "micro_batch" and "precision" of TrainConfig; "steps" to run."""
     value = Config()
     value.model = ModelConfig(
         layers=4, hidden=64, heads=4, kv_heads=4, ffn_hidden=96, sequence_length=LENGTH, vocab_multiple=16

@@ -10,7 +10,9 @@ import pytest
 from tests.parallel.launch import ranks
 
 TRAIN = "tests.parallel.layouts:train"
-TOLERANCE = 1e-5  # relative, float32: layouts differ in the order of their sums
+# Relative, float32: layouts differ in the order of their sums. Gradients feel the weights' own differences,
+# which grow through AdamW where a gradient is near zero.
+TOLERANCE = {"loss": 1e-5, "validation": 1e-5, "norm": 2e-5}
 
 FOUR = {
     "tp4": {"tp": 4, "micro_batch": 8},
@@ -46,9 +48,9 @@ def largest_difference(ours: list[float], reference: list[float]) -> float:
 
 def assert_same_run(run: dict[str, Any], reference: dict[str, Any], steps: int = 20) -> None:
     assert (len(run["loss"]), len(run["validation"])) == (steps, steps // 10)
-    differences = {k: largest_difference(run[k], reference[k]) for k in ("loss", "norm", "validation")}
+    differences = {k: largest_difference(run[k], reference[k]) for k in TOLERANCE}
     print(differences)
-    assert max(differences.values()) < TOLERANCE, differences
+    assert all(differences[k] < limit for k, limit in TOLERANCE.items()), differences
     assert run["initial"] == reference["initial"]
     assert run["tokens"] == steps * 8 * 32
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from pathlib import Path
@@ -12,9 +13,11 @@ import numpy as np
 from hpc_llm.config.schema import Config, ModelConfig
 from hpc_llm.data.tokens import bpe
 from hpc_llm.data.tokens.indexed import Writer
+from hpc_llm.model.transformer import Transformer
 from hpc_llm.run.folder import RunFolder
 from hpc_llm.run.shard import Shard
 from hpc_llm.run.stage import Stage
+from hpc_llm.train.checkpoint import load_weights
 
 STAGES = {
     "tokenizer": Stage("tokenizer", "array", "x:y"),
@@ -23,8 +26,8 @@ STAGES = {
 }
 
 
-def config(**train: Any) -> Config:
-    """A model of 2 x 64 that learns in seconds; keywords are fields of TrainConfig."""
+def config() -> Config:
+    """A model of 2 x 64 that learns in seconds."""
     value = Config()
     value.model = ModelConfig(
         layers=2, hidden=64, heads=4, kv_heads=4, ffn_hidden=96, sequence_length=32, vocab_multiple=16
@@ -33,8 +36,6 @@ def config(**train: Any) -> Config:
     value.train.eval_interval_steps, value.train.eval_batches = 6, 2
     value.train.checkpoint.interval_steps = 4
     value.optim.warmup_steps = 3
-    for name, setting in train.items():
-        setattr(value.train, name, setting)
     return value
 
 
@@ -55,45 +56,53 @@ def write_inputs(folder: RunFolder) -> None:
 
 
 def stage(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run the training stage on this rank. Layout and TrainConfig fields are in `arguments`.
+    """Run the training stage on this rank, "parallel" and "train" in `arguments` over the config.
 
-    `stop_after`: rank 1 (of more than one) asks itself to stop, by a real signal, after that step.
+    "stop_after": the last rank asks itself to stop, by a real signal, within that step.
+    "kill_in": this rank kills itself within that step.
     """
-    value = config(**arguments.get("train", {}))
-    for name, setting in arguments.get("parallel", {}).items():
-        setattr(value.parallel, name, setting)
-    folder = RunFolder(arguments["run"])
-    shard = Shard(folder, value, STAGES, STAGES["train"], 0)
-    if "stop_after" in arguments:
-        _stop_after(arguments["stop_after"])
+    value = config()
+    for section in ("parallel", "train"):
+        _set(getattr(value, section), arguments.get(section, {}))
+    for step, number in (("stop_after", signal.SIGUSR2), ("kill_in", signal.SIGKILL)):
+        if step in arguments:
+            _signal_within(arguments[step], number)
+    shard = Shard(RunFolder(arguments["run"]), value, STAGES, STAGES["train"], 0)
     from hpc_llm.train.stage import run
 
     run(shard)
     return shard.account.extra
 
 
-def _stop_after(step: int) -> None:
-    """Have one rank receive SIGUSR2 during step `step` + 1, wherever the step then is."""
+def _set(node: Any, settings: dict[str, Any]) -> None:
+    for name, setting in settings.items():
+        if isinstance(setting, dict):
+            _set(getattr(node, name), setting)
+        else:
+            setattr(node, name, setting)
+
+
+def _signal_within(step: int, number: signal.Signals) -> None:
+    """Have the last rank receive a signal between the backward pass and the update of that step."""
     from hpc_llm.train import loop
 
-    asked = int(os.environ["SUBMITIT_LOCAL_NTASKS"]) - 1
+    last = int(os.environ["SUBMITIT_LOCAL_NTASKS"]) - 1
     original = loop.learning_rate
 
-    def learning_rate(number: int, *others: Any) -> float:
-        if number == step and int(os.environ["SUBMITIT_LOCAL_GLOBALID"]) == asked:
-            os.kill(os.getpid(), signal.SIGUSR2)
-        return original(number, *others)
+    def learning_rate(current: int, *others: Any) -> float:
+        if current == step and int(os.environ["SUBMITIT_LOCAL_GLOBALID"]) == last:
+            os.kill(os.getpid(), number)
+        return original(current, *others)
 
-    loop.learning_rate = learning_rate  # the step's own call, so that the signal arrives inside the step
+    loop.learning_rate = learning_rate
 
 
-def weights(arguments: dict[str, Any]) -> dict[str, str]:
+def weights(checkpoint: Path) -> dict[str, str]:
     """Hash of every parameter of a checkpoint, loaded into one whole model."""
-    import hashlib
-
-    from hpc_llm.model.transformer import Transformer
-    from hpc_llm.train.checkpoint import load_weights
-
-    model = Transformer(config().model, arguments["vocab_size"])
-    load_weights(Path(arguments["checkpoint"]), model)
+    model = Transformer(config().model, bpe.vocab_size(bpe.load(_tokenizer(checkpoint))))
+    load_weights(checkpoint, model)
     return {n: hashlib.sha256(p.detach().numpy().tobytes()).hexdigest() for n, p in model.named_parameters()}
+
+
+def _tokenizer(checkpoint: Path) -> Path:
+    return RunFolder(checkpoint.parents[1]).output("tokenizer", 0, ".json")

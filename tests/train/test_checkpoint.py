@@ -146,7 +146,7 @@ def test_a_write_that_fails_is_raised_at_the_next_save(tmp_path: Path) -> None:
     toy, checkpoints = Toy(), Checkpointer(tmp_path, 1, True)
     manifest.temporary(tmp_path, 1).write_text("in the way")
     checkpoints.save(toy.model, toy.optimizer, Position(1))
-    with pytest.raises(CheckpointError, match="writing .*step_00000001"):
+    with pytest.raises(CheckpointError, match=r"writing .*step_00000001"):
         checkpoints.save(toy.model, toy.optimizer, Position(2))
     assert not manifest.published(tmp_path)
 
@@ -154,7 +154,7 @@ def test_a_write_that_fails_is_raised_at_the_next_save(tmp_path: Path) -> None:
 def test_a_good_checkpoint_of_another_model_is_an_error_and_not_a_fresh_start(tmp_path: Path) -> None:
     save(tmp_path, 1)
     other, checkpoints = Toy(inputs=100), Checkpointer(tmp_path, 1, True)
-    with pytest.raises(CheckpointError, match="reading .*step_00000001"):
+    with pytest.raises(CheckpointError, match=r"reading .*step_00000001"):
         checkpoints.load(other.model, other.optimizer)
     assert manifest.published(tmp_path)
 

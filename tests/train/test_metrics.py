@@ -37,9 +37,7 @@ def record(folder: RunFolder, restart: int, first: int, last: int) -> None:
             recorder.record(step(number, restart, 3.5 if number == 4 else None))
 
 
-def test_a_restart_appends_after_a_line_cut_short(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_restart_appends_after_a_line_cut_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder(tmp_path)
     record(folder, 0, 1, 3)
     with folder.metrics.open("ab") as file:
