@@ -47,13 +47,8 @@ def corpus(folder: Path, files: int = 4) -> Path:
         for number, start in enumerate(range(0, len(text), 1500)):
             documents.append({"id": f"{name}:{number}", "text": text[start : start + 1500]})
     documents += [{**document, "id": document["id"] + ":copy"} for document in documents[::10]]
-    documents += [
-        {
-            "id": f"mail:{i}",
-            "text": f"Write to person{i}@mail{i}.org or call +1 415 555 {2000 + i} about {i}. " * 3,
-        }
-        for i in range(20)
-    ]
+    for number, document in enumerate(documents[::7]):
+        document["text"] += f" Write to person{number}@mail{number}.org about it."
     for file in range(files):
         lines = [json.dumps(document).encode() for document in documents[file::files]]
         if file == 0:
