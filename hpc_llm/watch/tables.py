@@ -1,4 +1,4 @@
-"""Plain-text tables and human numbers for a terminal. Standard library only: login-node commands start fast."""
+"""Plain-text tables and human numbers for a terminal. Standard library only: commands must start fast."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_none_is_an_empty_cell_and_zero_is_not():
 
 
 def test_an_uneven_row_is_refused():
-    with pytest.raises(ValueError, match="2 cells.*1 columns"):
+    with pytest.raises(ValueError, match=r"2 cells.*1 columns"):
         tables.render(["a"], [["x", "y"]])
     with pytest.raises(ValueError, match="align='c'"):
         tables.render(["a"], [], "c")
