@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 SCHEMA = pa.schema(
     [
-        pa.field("id", pa.string(), nullable=False),  # unique in the run; never depends on the shard
+        # The input's own, else file#offset; never depends on the shard. An input that repeats, repeats it.
+        pa.field("id", pa.string(), nullable=False),
         pa.field("text", pa.large_string(), nullable=False),
         pa.field("url", pa.string()),
         pa.field("source", pa.string(), nullable=False),  # file, package or archive it came from

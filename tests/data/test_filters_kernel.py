@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pyarrow as pa
 from filter_reference import clean, counts, sentences
 from hypothesis import example, given, settings
@@ -127,6 +128,17 @@ def test_c4_equals_plain_python(batch: list[str], config: C4Config, data: st.Dat
         wanted = None if skip[i].as_py() else clean(text, config)
         assert strings[i].as_py() == (wanted or "")
         assert (out.verdicts[i] == 0) == (wanted is not None or skip[i].as_py())
+
+
+def test_lower_case_is_that_of_str() -> None:
+    """U+212A, the Kelvin sign, lowers to "k"; U+0130, İ, to an i and a dot above, which matches nothing."""
+    lines = ["We use coo\u212aies here.", "No javascr\u0130pt here today.", "JAVASCRIPT IS HERE TODAY."]
+    column = pa.array(lines, type=pa.large_string())
+    out = c4.clean(*documents.utf8(column), np.zeros(3, dtype=bool), C4Config(min_sentences=1))
+    assert [text or None for text in documents.strings(out.buffer, out.offsets).to_pylist()] == [
+        clean(line, C4Config(min_sentences=1)) for line in lines
+    ]
+    assert out.verdicts.tolist() == [3, 0, 3]
 
 
 def test_sentences_by_example() -> None:

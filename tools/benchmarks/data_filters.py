@@ -70,7 +70,7 @@ def _compare(texts: list[str], words: str, whitespace: bool) -> Iterator[dict[st
                 theirs.append(_seconds(_peer, chain, texts))
             ours_rate, peer_rate = (megabytes / statistics.median(runs) for runs in (ours, theirs))
             yield {
-                "row": f"filters: {name}, MB/s",
+                "row": f"filters: {name}",
                 "ours": round(ours_rate, 2),
                 "peer": round(peer_rate, 3),
                 "ratio": round(ours_rate / peer_rate, 1),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hpc_llm.data.read.streams import Bad
 
 
-@dataclass(slots=True)
-class Document:
+class Document(NamedTuple):
     """A row of `documents.SCHEMA`."""
 
     id: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import asdict
 
 from hpc_llm.data import documents
 from hpc_llm.data.read.outcome import Document, Dropped, Outcomes
@@ -44,7 +43,7 @@ def _take(
     for outcome in outcomes:
         account.documents_in += 1
         if isinstance(outcome, Document):
-            writer.append(asdict(outcome))
+            writer.append(outcome._asdict())
         elif isinstance(outcome, Dropped):
             account.drop(outcome.reason)
         else:
