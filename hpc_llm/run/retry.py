@@ -12,6 +12,7 @@ The one caller is `hpc_llm.node.attempt`, at the end of the batch script. It app
 ``start``    before the work: job, restart, node, marker (what is done so far)
 ``signal``   written by the script's trap the moment Slurm warns: window, which is squeue's
              ``state|start|end|limit`` of the job: see `at_limit`
+``stopped``  the same, when the work says that it was asked to stop and the script was not
 ``end``      after the work: code, action, reason
 
 An attempt is a ``start`` and what follows it. Without an ``end`` it was cut down: by Slurm if there was a
@@ -73,6 +74,9 @@ def attempts(events: Iterable[Mapping[str, Any]], job: str) -> list[Attempt]:
                 found[-1] = replace(
                     found[-1], signalled=True, at_limit=at_limit(str(event.get("window", "")))
                 )
+        elif found and kind == "stopped":
+            # Only the step was told, if Slurm has another end in mind than the limit; otherwise nobody was.
+            found[-1] = replace(found[-1], signalled=not at_limit(str(event.get("window", ""))))
         elif found and kind == "end":
             gave_up = event.get("action") == Action.GIVE_UP
             found[-1] = replace(found[-1], code=int(event["code"]), gave_up=gave_up)
@@ -136,13 +140,13 @@ def _what_failed(attempt: Attempt) -> str:
 def at_limit(window: str) -> bool:
     """Whether a signal announced the time limit, from squeue's ``state|start|end|limit`` at that moment.
 
-    At a preemption Slurm moves the end forward. A job that is pending by the time its script is told to end
-    has been requeued by Slurm: preempted without grace, or its node set down. An unreadable window counts
-    as the limit: then only restarts with progress are free.
+    At a preemption Slurm moves the end forward. A job that no longer runs by the time its script is told to
+    end was requeued by Slurm (preempted without grace, or its node set down), or else it will not be back.
+    An unreadable window counts as the limit: then only restarts with progress are free.
     """
     try:
         state, start, end, limit = window.split("|")
-        if state == "PENDING":
+        if state != "RUNNING":
             return False
         limit_s = timefmt.parse(limit)
         lasts_s = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()

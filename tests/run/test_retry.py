@@ -115,6 +115,17 @@ def test_events_become_attempts() -> None:
     assert retry.attempts(events, "8") == [Attempt("0", "n1")]
 
 
+@pytest.mark.parametrize(("end", "expected"), [("00:20:00", Action.RESTART), ("01:00:00", Action.GIVE_UP)])
+def test_a_preemption_that_only_the_step_was_told_of_is_free(end: str, expected: Action) -> None:
+    window = f"RUNNING|2026-01-01T00:00:00|2026-01-01T{end}|1:00:00"
+    attempt = [
+        start(),
+        {"event": "stopped", "job": "7", "window": window},
+        {"event": "end", "job": "7", "code": 85, "action": "restart"},
+    ]
+    assert action(retry.attempts(attempt * 4, "7")) is expected
+
+
 @pytest.mark.parametrize(
     ("window", "expected"),
     [
@@ -125,7 +136,7 @@ def test_events_become_attempts() -> None:
         ("RUNNING|N/A|N/A|1:00:00", True),
         ("PENDING|2026-01-01T00:00:06|2026-01-01T01:00:06|1:00:00", False),
         ("PENDING|N/A|N/A|1:00:00", False),
-        ("COMPLETING|2026-01-01T00:00:00|2026-01-01T01:00:00|1:00:00", True),
+        ("COMPLETING|2026-01-01T00:00:00|2026-01-01T01:00:00|1:00:00", False),
     ],
 )
 def test_at_limit(window: str, expected: bool) -> None:

@@ -20,15 +20,16 @@ from hpc_llm.slurm.client import Client
 ROOT = Path(__file__).parents[2]
 
 # behaviour.json maps an element to what its attempts do, the last one repeated:
-# an exit code; "progress N": finish a shard, then exit with N; "stop": wait for USR2, then exit with 85;
-# "deaf": ignore every signal; "sleep": run until killed.
+# an exit code; "progress N": finish a shard, then exit with N; "stop": wait for USR2 or TERM, then exit
+# with 85; "deaf": ignore every signal.
 WORKER = """
 import json, os, pathlib, signal, sys, time
 run, stage, submission = map(pathlib.Path, sys.argv[1:4])
 element = os.environ.get("SLURM_ARRAY_TASK_ID", "0")
 tries = run / f"tries_{element}_{os.environ['SLURM_PROCID']}"
 count = len(tries.read_text().split()) if tries.exists() else 0
-signal.signal(signal.SIGUSR2, lambda *_: sys.exit(85))
+for number in (signal.SIGUSR2, signal.SIGTERM):
+    signal.signal(number, lambda *_: sys.exit(85))
 tries.open("a").write(os.environ.get("SLURM_RESTART_COUNT", "0") + "\\n")
 steps = json.loads((run / "behaviour.json").read_text()).get(element, [0])
 step = steps[min(count, len(steps) - 1)]

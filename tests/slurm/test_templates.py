@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
-from conftest import ROOT, dead_node, scontrol, until
+from conftest import ROOT, dead_node, mini_slurm, scontrol, until
 from jobs import Work
 
 from hpc_llm.slurm.client import Client
+from hpc_llm.slurm.states import State
 
 
 def test_one_element_is_requeued_alone_even_if_its_id_is_the_arrays(cluster: Client, tmp_path: Path) -> None:
@@ -35,10 +37,10 @@ def test_failures_without_progress_end_with_the_reason(cluster: Client, tmp_path
 
 
 def test_progress_keeps_a_failing_element_going(cluster: Client, tmp_path: Path) -> None:
-    work = Work(cluster, tmp_path, {"0": ["progress 1", "progress 1", "progress 1", 0]})
-    job = cluster.submit(work.script(shards=3, max_failures=1))
+    work = Work(cluster, tmp_path, {"0": ["progress 1", "progress 1", 0]})
+    job = cluster.submit(work.script(shards=2, max_failures=1))
     until(lambda: work.states(job)[f"{job}_0"] == "COMPLETED", "the element")
-    assert len(work.tries()) == 4
+    assert len(work.tries()) == 3
 
 
 def test_dependants_run_after_a_predecessor_that_requeued_itself(cluster: Client, tmp_path: Path) -> None:
@@ -76,21 +78,45 @@ def test_a_gang_that_is_preempted_stops_and_comes_back_free(cluster: Client, tmp
     assert "3: try 2 does 0 n1" in log
 
 
-def test_a_time_limit_that_is_obeyed_is_free(cluster: Client, tmp_path: Path) -> None:
-    work = Work(cluster, tmp_path, {"0": ["stop", 0]})
-    # Slurm warns up to a minute early: with a minute's limit and a minute's lead, at once.
-    job = work.submit({"time": "00:01:00"}, max_failures=0)
-    until(lambda: work.states(job)[f"{job}_0"] == "COMPLETED", "the element", timeout_s=120)
-    reasons = [event["reason"] for event in work.events() if event["event"] == "end"]
+def test_preemption_is_free_where_slurm_does_not_pass_on_the_warning(
+    slurm_installed: None, tmp_path: Path
+) -> None:
+    """Without preempt_send_user_signal the step gets TERM at once, the script when the grace is over."""
+    with tempfile.TemporaryDirectory(prefix="hpc_llm_slurm_", dir="/tmp") as parent:
+        folder = Path(parent) / "slurm"
+        started = mini_slurm("up", "--no-accounting", "--dir", str(folder))
+        assert started.returncode == 0, started.stderr
+        try:
+            client = Client(str(folder / "slurm.conf"))
+            conf = folder / "slurm.conf"
+            conf.write_text(conf.read_text().replace("SlurmctldParameters=preempt_send_user_signal\n", ""))
+            scontrol(client, "reconfigure")
+            until(lambda: not client.config().preempt_send_user_signal, "the new setting")
+            works = [Work(client, tmp_path / step, {"0": [step, 0]}) for step in ("stop", "deaf")]
+            jobs = [work.submit(max_failures=0, max_node_failures=0) for work in works]
+            until(lambda: all(work.tries() for work in works), "both workers")
+            urgent = client.submit(_hold_all_nodes(tmp_path), options=["--partition=urgent"])
+            until(lambda: client.queue([urgent])[0].state is State.RUNNING, "the preemption")
+            client.cancel([urgent])
+            for work, job in zip(works, jobs, strict=True):
+                until(lambda w=work, j=job: w.states(j) == {f"{j}_0": "COMPLETED"}, "the element")
+                assert work.tries() == ["0", "1"]
+        finally:
+            assert mini_slurm("down", "--dir", str(folder)).returncode == 0
+
+
+def test_a_time_limit_is_free_when_obeyed_and_charged_when_not(cluster: Client, tmp_path: Path) -> None:
+    """Slurm warns up to a minute early: with a minute's limit and a minute's lead, at once."""
+    obeys = Work(cluster, tmp_path / "obeys", {"0": ["stop", 0]})
+    deaf = Work(cluster, tmp_path / "deaf", {"0": ["deaf"]})
+    first, second = (work.submit({"time": "00:01:00"}, max_failures=0) for work in (obeys, deaf))
+    until(lambda: obeys.states(first)[f"{first}_0"] == "COMPLETED", "the one that obeys", timeout_s=120)
+    until(lambda: deaf.states(second)[f"{second}_0"] in ("FAILED", "TIMEOUT"), "the deaf one", timeout_s=120)
+    reasons = [event["reason"] for event in obeys.events() if event["event"] == "end"]
     assert reasons == ["warned of its time limit", "done"]
-
-
-def test_deaf_work_is_killed_before_the_limit_and_charged(cluster: Client, tmp_path: Path) -> None:
-    work = Work(cluster, tmp_path, {"0": ["deaf"]})
-    job = work.submit({"time": "00:01:00"}, max_failures=0)
-    until(lambda: work.states(job)[f"{job}_0"] in ("FAILED", "TIMEOUT"), "the element to end", timeout_s=120)
-    assert work.states(job)[f"{job}_0"] == "FAILED"
-    assert "too short for one shard or checkpoint" in work.events()[-1]["reason"]
+    # Killed by its own script ahead of the limit, which is what keeps the jobs that wait for it alive.
+    assert deaf.states(second)[f"{second}_0"] == "FAILED"
+    assert "too short for one shard or checkpoint" in deaf.events()[-1]["reason"]
 
 
 def test_a_cancelled_job_stays_cancelled(cluster: Client, tmp_path: Path) -> None:
@@ -105,7 +131,7 @@ def test_a_cancelled_job_stays_cancelled(cluster: Client, tmp_path: Path) -> Non
 
 
 def test_a_node_that_dies_is_charged_to_its_own_budget(cluster: Client, tmp_path: Path) -> None:
-    work = Work(cluster, tmp_path, {"0": ["sleep", 0]})
+    work = Work(cluster, tmp_path, {"0": ["stop", 0]})
     job = work.submit(max_failures=0, max_node_failures=1)
     until(lambda: work.tries(), "the worker")
     with dead_node(cluster, cluster.queue([job])[0].nodes):
@@ -115,7 +141,7 @@ def test_a_node_that_dies_is_charged_to_its_own_budget(cluster: Client, tmp_path
 
 
 def test_nodes_that_die_again_and_again_end_it(cluster: Client, tmp_path: Path) -> None:
-    work = Work(cluster, tmp_path, {"0": ["sleep"]})
+    work = Work(cluster, tmp_path, {"0": ["stop"]})
     job = work.submit(max_node_failures=0)
     until(lambda: work.tries(), "the worker")
     with dead_node(cluster, cluster.queue([job])[0].nodes):
@@ -125,7 +151,7 @@ def test_nodes_that_die_again_and_again_end_it(cluster: Client, tmp_path: Path) 
 
 
 def test_a_node_set_down_by_an_admin_is_free(cluster: Client, tmp_path: Path) -> None:
-    work = Work(cluster, tmp_path, {"0": ["sleep", 0]})
+    work = Work(cluster, tmp_path, {"0": ["stop", 0]})
     job = work.submit(max_failures=0, max_node_failures=0)
     until(lambda: work.tries(), "the worker")
     node = cluster.queue([job])[0].nodes
