@@ -24,7 +24,7 @@ ALLOWED = {
     "model": {"config", "parallel"},
     "parallel": {"config", "model"},
     "train": {"run", "config", "node", "data", "model", "parallel"},
-    "export": {"run", "config", "train", "model"},
+    "export": {"run", "config", "data", "train", "model"},
     "watch": {"run", "slurm"},
 }
 LOGIN_NODE = ("config", "slurm", "node", "run", "watch")

@@ -27,7 +27,7 @@ class SourceConfig:
     id_field: str = "id"  # jsonl and parquet: optional column with the document id
     max_record_mb: int = 64  # a larger record, after decompression, is quarantined
     max_expansion: int = 1000  # decompressed bytes per compressed byte of a file before it is a bomb
-    max_bad_fraction: float = 0.1  # a shard with more unreadable records than this fails
+    max_bad_fraction: float = 0.1  # a shard with more unreadable records fails; three are always borne unless 0
 
 
 @dataclass
@@ -194,7 +194,7 @@ class TrainConfig:
     eval_interval_steps: int = 50  # 0: no validation loss
     eval_batches: int = 4
     log_interval_steps: int = 1
-    sample_prompts: list[str] = field(default_factory=lambda: ["The ", "This function returns "])
+    sample_prompts: list[str] = field(default_factory=lambda: ["The", "This function returns"])
     sample_tokens: int = 48
 
 

@@ -21,7 +21,7 @@ def stages(config: Config, items: Sequence[Sequence[str]]) -> list[Stage]:
     Parameters
     ----------
     items
-        Input items of each shard, from `hpc_llm.data.sources.plan`.
+        Input items of each shard, from `hpc_llm.run.inputs.plan`.
     """
     shards = len(items)
     found: list[Stage] = []
@@ -74,7 +74,7 @@ def document(plan: Sequence[Stage], config: Config, fingerprints: Sequence[Seque
     Parameters
     ----------
     fingerprints
-        One entry for each input file (`hpc_llm.data.sources.fingerprint`): a changed input is a changed plan.
+        One entry for each input file (`hpc_llm.run.inputs.fingerprint`): a changed input is a changed plan.
     """
     settings = {key: value for key, value in asdict(config).items() if key not in _FREE}
     body = json.loads(

@@ -14,8 +14,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from hpc_llm.config.schema import Config
-from hpc_llm.data import sources
-from hpc_llm.run import atomic, journal, plan, snapshot
+from hpc_llm.run import atomic, inputs, journal, plan, snapshot
 from hpc_llm.run.folder import RunFolder
 from hpc_llm.run.stage import Stage
 
@@ -48,8 +47,8 @@ def prepare(config: Config) -> Prepared:
     """The plan for `config`. Raises Refused when there are no inputs or an existing run has another plan."""
     folder = RunFolder(Path(config.run.root) / config.run.name)
     try:
-        items = sources.plan(config.source)
-        fingerprints = sources.fingerprint([item for shard in items for item in shard])
+        items = inputs.plan(config.source)
+        fingerprints = inputs.fingerprint([item for shard in items for item in shard])
     except (ValueError, OSError) as error:
         raise Refused(str(error)) from error
     stages = plan.stages(config, items)

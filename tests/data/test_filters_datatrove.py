@@ -18,9 +18,9 @@ from datatrove.data import Document
 from filter_reference import sentences
 
 from hpc_llm.config.schema import C4Config, FiltersConfig, SourceConfig
-from hpc_llm.data import sources
 from hpc_llm.data.filters import stage
 from hpc_llm.data.read import jsonl, outcome, python_env, warc
+from hpc_llm.run import inputs
 
 REASONS = {
     "empty": "gopher_repetition/empty",
@@ -84,7 +84,7 @@ def web(shared_data: Path) -> list[str]:
 @cache
 def environment(_: Path) -> list[str]:
     found = []
-    for item in sources.python_env():
+    for item in inputs.python_env():
         if item.startswith(("dist:numpy==", "dist:hypothesis==", "stdlib:asyncio==")):
             found += python_env.read(item, SourceConfig())
     return [o.text for o in found if isinstance(o, outcome.Document)]

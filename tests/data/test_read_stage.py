@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from hpc_llm.config.schema import Config, SourceConfig
-from hpc_llm.data import documents, sources
+from hpc_llm.data import documents
 from hpc_llm.data.read import python_env, stage
 from hpc_llm.data.read.outcome import Document, Dropped
+from hpc_llm.run import inputs
 from hpc_llm.run.folder import RunFolder
 from hpc_llm.run.shard import Shard
 from hpc_llm.run.stage import Stage
 
 
 def run(tmp_path: Path, source: SourceConfig) -> Shard:
-    items = tuple(sources.plan(source))
+    items = tuple(inputs.plan(source))
     plan = Stage("read", "array", "hpc_llm.data.read.stage:run", shards=len(items), items=items)
     shard = Shard(RunFolder(tmp_path / "run"), Config(source=source), {"read": plan}, plan, 0)
     stage.run(shard)
@@ -101,14 +102,14 @@ def test_long_descriptions_come_from_body_or_header() -> None:
 
 
 def test_the_environment_gives_the_same_documents_every_time() -> None:
-    (item,) = (i for i in sources.python_env() if i.startswith("dist:numpy=="))
+    (item,) = (i for i in inputs.python_env() if i.startswith("dist:numpy=="))
     first = [o for o in python_env.read(item, SourceConfig()) if isinstance(o, Document)]
     assert first == [o for o in python_env.read(item, SourceConfig()) if isinstance(o, Document)]
     assert len({o.id for o in first}) == len(first) > 500
     kinds = {json.loads(o.meta)["kind"] for o in first}
     assert {"readme", "licence", "docstring", "docstrings"} <= kinds
     assert any("NumPy" in o.text and len(o.text) > 1000 for o in first)
-    (item,) = (i for i in sources.python_env() if i.startswith("stdlib:json=="))
+    (item,) = (i for i in inputs.python_env() if i.startswith("stdlib:json=="))
     names = [o.id for o in python_env.read(item, SourceConfig()) if isinstance(o, Document)]
     assert any("json/decoder.py#JSONDecoder" in name for name in names)
 

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from hpc_llm.config.schema import FiltersConfig, SourceConfig
-from hpc_llm.data import sources
 from hpc_llm.data.filters import stage
 from hpc_llm.data.read import python_env
 from hpc_llm.data.read.outcome import Document
+from hpc_llm.run import inputs
 
 REPETITIONS = 3
 TEXT_MB = 3  # of this Python environment's prose; datatrove needs seconds for a megabyte
@@ -43,7 +43,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 def corpus(size: int) -> Iterator[str]:
     """Documents of the largest installed distributions, the first `size` bytes of text."""
-    items = sources.python_env()
+    items = inputs.python_env()
     for item in sorted(items, key=lambda name: (-items[name], name)):
         for found in python_env.read(item, SourceConfig()):
             if isinstance(found, Document):

@@ -17,9 +17,9 @@ from pathlib import Path
 import orjson
 
 from hpc_llm.config.schema import SourceConfig
-from hpc_llm.data import sources
 from hpc_llm.data.read.outcome import Document, Dropped, Outcome, Outcomes
 from hpc_llm.data.read.streams import Bad
+from hpc_llm.run import inputs
 
 MIN_DOCSTRING = 200  # characters; the shorter docstrings of a module make one document together
 
@@ -88,7 +88,7 @@ def _wanted(name: str, path: str) -> bool:
 
 def _stdlib_files(package: str) -> Iterator[tuple[str, Path]]:
     name, _, _ = package.partition("==")
-    path = sources.stdlib().get(name)
+    path = inputs.stdlib().get(name)
     if path is None:
         raise ValueError(f"the run was planned with {package}; this Python has no source of it")
     if path.is_file():

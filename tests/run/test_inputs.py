@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpc_llm.config.schema import SourceConfig
-from hpc_llm.data import sources
+from hpc_llm.run import inputs
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def names(shards: list[tuple[str, ...]]) -> list[str]:
 
 
 def plan(*paths: object, **kwargs: object) -> list[tuple[str, ...]]:
-    return sources.plan(SourceConfig(kind="jsonl", paths=[str(p) for p in paths], **kwargs))
+    return inputs.plan(SourceConfig(kind="jsonl", paths=[str(p) for p in paths], **kwargs))
 
 
 def test_folders_files_and_globs_give_each_file_once(tree: Path) -> None:
@@ -55,11 +55,11 @@ def test_all_faulty_paths_are_named_at_once(tree: Path) -> None:
     assert f"source.paths: no file matches '{tree}/*.parquet'" in message
     assert "deep" not in message
     with pytest.raises(ValueError, match="no parquet file below"):
-        sources.plan(SourceConfig(kind="parquet", paths=[str(tree)]))
+        inputs.plan(SourceConfig(kind="parquet", paths=[str(tree)]))
     with pytest.raises(ValueError, match=r"source.paths is empty"):
         plan()
     with pytest.raises(ValueError, match=r"source.kind is 'csv'; allowed: python_env, warc"):
-        sources.plan(SourceConfig(kind="csv"))
+        inputs.plan(SourceConfig(kind="csv"))
 
 
 def test_shards_are_cut_by_bytes(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ def test_shards_are_cut_by_bytes(tmp_path: Path) -> None:
 def test_every_item_is_in_exactly_one_shard_and_shards_are_balanced(
     sizes: dict[str, int], shards: int
 ) -> None:
-    dealt = sources.balance(sizes, shards)
+    dealt = inputs.balance(sizes, shards)
     assert sorted(item for shard in dealt for item in shard) == sorted(sizes)
     assert all(dealt)
-    assert dealt == sources.balance(dict(reversed(sizes.items())), shards)
+    assert dealt == inputs.balance(dict(reversed(sizes.items())), shards)
     loads = [sum(sizes[item] for item in shard) for shard in dealt]
     best = max(sum(sizes.values()) / len(dealt), max(sizes.values()))
     assert max(loads) <= 4 / 3 * best + max(
@@ -89,17 +89,17 @@ def test_every_item_is_in_exactly_one_shard_and_shards_are_balanced(
 
 def test_a_changed_input_changes_the_fingerprint(tree: Path) -> None:
     items = [str(tree / "a.jsonl"), "dist:numpy==1.0"]
-    before = sources.fingerprint(items)
+    before = inputs.fingerprint(items)
     assert before[0][:2] == (str(tree / "a.jsonl"), 7)
-    assert before == sources.fingerprint(items)
+    assert before == inputs.fingerprint(items)
     os.utime(tree / "a.jsonl", ns=(1, 1))
-    assert sources.fingerprint(items) != before
+    assert inputs.fingerprint(items) != before
 
 
 def test_the_python_environment_is_planned_without_importing_it() -> None:
     code = (
-        "import sys; from hpc_llm.data import sources; from hpc_llm.config.schema import SourceConfig;"
-        "p = sources.plan(SourceConfig()); print(len(p), *[i for s in p for i in s]);"
+        "import sys; from hpc_llm.run import inputs; from hpc_llm.config.schema import SourceConfig;"
+        "p = inputs.plan(SourceConfig()); print(len(p), *[i for s in p for i in s]);"
         "bad = {'torch', 'numba', 'pyarrow', 'numpy'} & set(sys.modules); assert not bad, bad"
     )
     out = subprocess.run(
