@@ -17,14 +17,16 @@ from hpc_llm.parallel.tensor import TensorParallel, shard_parameters
 
 
 def parallelize(model: Transformer, layout: Layout, config: ParallelConfig) -> None:
-    """Recompute, then compile, then FSDP, in place: each must wrap what the one before it made."""
-    if config.activation_checkpointing:
-        for block in model.layers.values():
-            # The forward method is replaced, not the module, so parameters keep their names.
+    """Compile, then recompute, then FSDP, in place: each wraps what the one before it made.
+
+    Recomputation is outside the compiled block, since inside it torch 2.13 cannot save the mesh of a
+    DTensor parameter for the backward pass. All are on the forward method, so names stay as they are.
+    """
+    for block in model.layers.values():
+        if config.compile:
+            block.forward = torch.compile(block.forward, fullgraph=True)
+        if config.activation_checkpointing:
             block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
-    if config.compile:
-        for block in model.layers.values():
-            block.compile(fullgraph=True)
     if layout.dp.size > 1:
         shard = functools.partial(fully_shard, mesh=layout.dp.mesh, reshard_after_forward=config.zero == 3)
         for module in (model.embed_tokens, *model.layers.values()):

@@ -59,6 +59,13 @@ class Schedule:
 
     @torch.no_grad()
     def evaluate(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        loss = self._evaluate(tokens, targets)
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # without a backward pass some parameters would stay gathered
+        return loss
+
+    def _evaluate(self, tokens: Tensor, targets: Tensor) -> Tensor:
         self._scale = 1.0
         if self._pipeline is not None:
             losses: list[Tensor] = []

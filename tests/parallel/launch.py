@@ -40,6 +40,7 @@ def launch(
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "SUBMITIT_"))}
     environment |= {
         "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of compiling processes to outlive a rank
         "PYTHONPATH": str(ROOT),
         "SUBMITIT_LOCAL_JOB_ID": "1",
         "SUBMITIT_LOCAL_NTASKS": str(world),
