@@ -7,7 +7,6 @@ Only tensors are stored, under ``model.<parameter>`` and ``optimizer.<parameter>
 from __future__ import annotations
 
 import io
-import shutil
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -103,6 +102,8 @@ class Checkpointer:
         good checkpoint does not fit the model.
         """
         position = Position()
+        if self._rank == 0:
+            manifest.remove_torn(self._folder)
         for checkpoint in self._from_rank_0(list(reversed(manifest.published(self._folder)))):
             problems = [None] * self._size
             dist.all_gather_object(problems, self._problem(checkpoint), group=self._group)
@@ -148,9 +149,6 @@ class Checkpointer:
     def _write(self, writer: _HashingWriter, staged: dict[str, Tensor], position: Position) -> None:
         """In the thread of every rank. What fails on one rank is raised on all, so none waits for ever."""
         path = manifest.temporary(self._folder, position.step)
-        if self._rank == 0:
-            shutil.rmtree(path, ignore_errors=True)  # left by a run that was killed while it wrote
-        dist.barrier(group=self._group)
         with _as_error(f"writing {path}"):
             save_tensors(staged, storage_writer=writer, process_group=self._group)
         sums: list[dict[str, FileSum]] = [{}] * self._size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -104,7 +105,10 @@ class Trainer:
             print(f"peak {peak / 1e12:.3g} TFLOP/s a rank in {config.train.precision}, {source}", flush=True)
 
     def step(self, position: Position) -> tuple[StepMetrics | None, Position]:
-        """The step after `position`. No metrics, and `position` itself, when any rank was asked to stop."""
+        """The step after `position`. No metrics, and `position` itself, when any rank was asked to stop.
+
+        Raises ValueError, on every rank, when the loss or the gradient norm is not finite.
+        """
         config, layout = self._job.config, self._job.layout
         start = time.perf_counter()
         inputs, targets = self._training.training(position.samples, config.train.seed)
@@ -121,14 +125,20 @@ class Trainer:
         square_norm = local_square_norm(self._parameters, layout.device)
         loss, square_norm = self._sum(loss / (layout.dp.size * layout.tp.size), square_norm)
         norm = square_norm.sqrt()
+        number, value, norm_value = position.step + 1, loss.item(), norm.item()
+        if not math.isfinite(value + norm_value):
+            raise ValueError(
+                f"training diverged: step {number} has loss {value} and gradient norm {norm_value} "
+                f"(optim.lr={config.optim.lr}, optim.clip={config.optim.clip}); no weight was changed by it"
+            )
         if config.optim.clip > 0:
             clip_(self._parameters, norm, config.optim.clip)
-        number = position.step + 1
         lr = learning_rate(number, config.train.steps, config.optim)
         set_learning_rate(self.optimizer, lr)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        value, norm_value = loss.item(), norm.item()
+        if layout.device.type == "cuda":
+            torch.cuda.synchronize(layout.device)  # the update is part of the step's time
         seconds = time.perf_counter() - start
 
         position = Position(number, position.samples + config.train.global_batch, position.tokens + tokens)

@@ -73,6 +73,12 @@ def prune(folder: Path, keep: int) -> None:
         shutil.rmtree(path)
 
 
+def remove_torn(folder: Path) -> None:
+    """Delete what a run that was killed while it wrote has left."""
+    for path in folder.glob(f".{_PREFIX}*.tmp"):
+        shutil.rmtree(path)
+
+
 def set_aside(path: Path) -> Path:
     """Rename a checkpoint that cannot be trusted: kept for whoever looks into it, seen by nothing else."""
     target = path.with_name(f"corrupt_{path.name}")

@@ -56,13 +56,13 @@ def write_inputs(folder: RunFolder) -> None:
 
 
 def stage(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run the training stage on this rank, "parallel" and "train" in `arguments` over the config.
+    """Run the training stage on this rank, "parallel", "train" and "optim" in `arguments` over the config.
 
     "stop_after": the last rank asks itself to stop, by a real signal, within that step.
     "kill_in": this rank kills itself within that step.
     """
     value = config()
-    for section in ("parallel", "train"):
+    for section in ("parallel", "train", "optim"):
         _set(getattr(value, section), arguments.get(section, {}))
     for step, number in (("stop_after", signal.SIGUSR2), ("kill_in", signal.SIGKILL)):
         if step in arguments:

@@ -137,9 +137,9 @@ def test_a_torn_write_is_not_seen_and_does_not_disturb_the_next(tmp_path: Path) 
     shutil.copytree(tmp_path / "step_00000002", torn)
     shutil.rmtree(tmp_path / "step_00000002")
     assert load(tmp_path)[1].step == 1
+    assert not torn.exists()
     save(tmp_path, 2)
     assert load(tmp_path)[1].step == 2
-    assert not torn.exists()
 
 
 def test_a_write_that_fails_is_raised_at_the_next_save(tmp_path: Path) -> None:

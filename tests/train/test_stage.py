@@ -141,6 +141,15 @@ def test_a_damaged_checkpoint_costs_steps_and_nothing_else(
     assert final_weights(run) == final_weights(one_process)
 
 
+def test_divergence_ends_the_run_and_is_never_saved(inputs: Path, tmp_path: Path) -> None:
+    run = copy(inputs, tmp_path / "run")
+    exploding = {"lr": 1e30, "clip": 0.0}
+    failed, _ = launch(1, STAGE, tmp_path / "launch", {"run": str(run.path), "optim": exploding})
+    assert failed == [1]
+    assert "training diverged: step 2" in (tmp_path / "launch" / "rank_0.log").read_text()
+    assert not manifest.published(run.checkpoints)
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM])
 def test_signals_only_set_a_flag(number: signal.Signals) -> None:
     before = signal.getsignal(number)
