@@ -18,7 +18,7 @@ MODULES = sorted((ROOT / "hpc_llm").rglob("*.py"))
 ALLOWED = {
     "config": {"slurm"},
     "slurm": set(),
-    "node": {"run", "slurm"},
+    "node": {"slurm"},
     "run": {"config", "slurm", "node"},
     "data": {"run", "config"},
     "model": {"config", "parallel"},

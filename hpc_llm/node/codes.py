@@ -7,7 +7,7 @@ FAILED = 1
 REFUSED = 2  # the work cannot be done as asked; a restart would say the same
 STOPPED = 85  # the work was asked to stop, and has saved what it had
 
-# What `hpc_llm.node.attempt` answers to the batch script.
+# What `hpc_llm.run.attempt` answers to the batch script.
 GO_ON = 0  # start: work; end: all is done
 RESTART = 86
 GIVE_UP = 87

@@ -7,7 +7,7 @@
 "In a row" means without progress in between: a new completion record or checkpoint empties both budgets,
 since a run that moves is worth restarting and one that does not is not.
 
-The one caller is `hpc_llm.node.attempt`, at the end of the batch script. It appends these events:
+The one caller is `hpc_llm.run.attempt`, at the end of the batch script. It appends these events:
 
 ``start``    before the work: job, restart, node, marker (what is done so far)
 ``signal``   written by the script's trap the moment Slurm warns: window, which is squeue's

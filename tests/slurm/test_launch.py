@@ -130,18 +130,21 @@ def test_preempted_and_out_of_time_it_ends_bit_identical(
     assert stopped_at < STEPS
 
     until(lambda: step() >= stopped_at + 3, "training to go on", 120)
-    # The limit is moved to half a minute from now: Slurm's warning comes by the same way as for a long job.
-    subprocess.run(
-        ["scontrol", "update", f"JobId={job}", "TimeLimit=1"],
-        check=True, env={**os.environ, "SLURM_CONF": cluster.slurm_conf or ""},
-    )  # fmt: skip
+    # The limit is moved to a minute from the start: Slurm's warning comes by the same way as for a long job.
+    limit(cluster, job, "1")
     until(lambda: cluster.show_job(job)["Restarts"] == "2", "the requeue at the time limit", 90)
+    limit(cluster, job, "20")  # or every further start would end the same way
 
     found = wait_until_done(run, 240)
     assert found["stages"][-2]["restarts"] == 2
     assert losses(run) == losses(finished)
     assert sorted(losses(run)) == list(range(1, STEPS + 1))
     assert digests(run, "export/*.safetensors") == digests(finished, "export/*.safetensors")
+
+
+def limit(cluster: Client, job: str, minutes: str) -> None:
+    command = ["scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}"]
+    subprocess.run(command, check=True, env={**os.environ, "SLURM_CONF": cluster.slurm_conf or ""})
 
 
 def test_a_killed_task_costs_its_shard_and_nothing_else(

@@ -1,7 +1,7 @@
 """Keeps the account of a job's attempts and decides on the next. Called by the batch script, around the work:
 
-    python -m hpc_llm.node.attempt start RUN_FOLDER STAGE SUBMISSION
-    python -m hpc_llm.node.attempt end RUN_FOLDER STAGE SUBMISSION CODE
+    python -m hpc_llm.run.attempt start RUN_FOLDER STAGE SUBMISSION
+    python -m hpc_llm.run.attempt end RUN_FOLDER STAGE SUBMISSION CODE
 
 Appends to ``stages/STAGE/events/<token>_<element>.jsonl``, one file and one writer for each array element.
 The policy is `hpc_llm.run.retry`. Exit codes: `hpc_llm.node.codes.GO_ON`, ``RESTART``, ``GIVE_UP``.

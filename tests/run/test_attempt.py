@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hpc_llm.node import attempt, codes
-from hpc_llm.run import journal
+from hpc_llm.node import codes
+from hpc_llm.run import attempt, journal
 from hpc_llm.run.folder import RunFolder
 
 SUBMISSION: dict[str, Any] = {
@@ -80,7 +80,7 @@ def test_the_command_line_that_the_batch_script_uses(folder: RunFolder, tmp_path
     payload.write_text(json.dumps(SUBMISSION))
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-X", "importtime", "-m", "hpc_llm.node.attempt", *arguments]
+        command = [sys.executable, "-X", "importtime", "-m", "hpc_llm.run.attempt", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     started = call("start", str(folder.path), "filter", str(payload))
