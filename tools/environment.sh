@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by quickstart.sh and test.sh: makes or reuses .venv with pinned dependencies. Expects bash and `set -e`.
 
 # One environment for both: what is installed is also what the quickstart reads.

@@ -125,7 +125,7 @@ def _choices(config: Config) -> Iterator[Problem]:
 def _ranges(config: Config) -> Iterator[Problem]:
     for key, (low, high) in _RANGES.items():
         value = _get(config, key)
-        if low is not None and value < low or high is not None and value > high:
+        if (low is not None and value < low) or (high is not None and value > high):
             between = f"at least {low}" if high is None else f"from {low} to {high}"
             yield Problem(key, value, f"must be {between}")
 
@@ -160,6 +160,13 @@ def _layout(config: Config) -> Iterator[Problem]:
             "train.global_batch",
             train.global_batch,
             f"must be a multiple of train.micro_batch={train.micro_batch} x {dp} data-parallel ranks",
+        )
+    elif pp > 1 and (batches := train.global_batch // (micro * dp)) < pp:
+        yield Problem(
+            "parallel.pp",
+            parallel.pp,
+            f"needs at least as many microbatches in a step; train.global_batch={train.global_batch} over {dp} "
+            f"data-parallel ranks of train.micro_batch={train.micro_batch} gives {batches}",
         )
     if model.hidden % heads:
         yield Problem("model.hidden", model.hidden, f"must be a multiple of model.heads={model.heads}")

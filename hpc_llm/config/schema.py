@@ -27,7 +27,9 @@ class SourceConfig:
     id_field: str = "id"  # jsonl and parquet: optional column with the document id
     max_record_mb: int = 64  # a larger record, after decompression, is quarantined
     max_expansion: int = 1000  # decompressed bytes per compressed byte of a file before it is a bomb
-    max_bad_fraction: float = 0.1  # a shard with more unreadable records fails; three are always borne unless 0
+    max_bad_fraction: float = (
+        0.1  # a shard with more unreadable records fails; three are always borne unless 0
+    )
 
 
 @dataclass
@@ -145,7 +147,7 @@ class ModelConfig:
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-5
     init_std: float = 0.02
-    vocab_multiple: int = 128  # the vocabulary is padded to a multiple of this times tp
+    vocab_multiple: int = 128  # the vocabulary is padded to a multiple of this, which tp divides
 
 
 @dataclass

@@ -13,7 +13,9 @@ from torch import Tensor
 def rotations(length: int, head_dim: int, theta: float, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every position's angles, each float32 of shape (length, head_dim / 2)."""
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device=device) / head_dim
-    angles = torch.outer(torch.arange(length, dtype=torch.float32, device=device), theta**-exponents)
+    # 1 / theta^e and not theta^-e: rounded as transformers rounds it, so that exported logits are equal.
+    frequencies = 1.0 / theta**exponents
+    angles = torch.outer(torch.arange(length, dtype=torch.float32, device=device), frequencies)
     return angles.cos(), angles.sin()
 
 

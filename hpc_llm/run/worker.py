@@ -114,7 +114,13 @@ def main(arguments: list[str]) -> int:
         return codes.REFUSED
     run, stage, submission = arguments[:3]
     element = int(arguments[3] if len(arguments) == 4 else os.environ.get("SLURM_ARRAY_TASK_ID", "0"))
-    return work(Payload(run, stage, submission, element))
+    try:
+        return work(Payload(run, stage, submission, element))
+    finally:
+        # The batch script signals until the step has ended, and srun ends the slower ranks with TERM. Handlers
+        # do not outlive the interpreter's shutdown, and the default action would replace the exit code.
+        for number in (signal.SIGUSR2, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ class Progress:
             return
         self._printed = now
         took = tables.duration(now - self._started)
-        text = f"[{self._number[stage.name]:2}/{len(self._number)}] {stage.name:<16} {self._detail(stage, done)}  {took}"
+        number = f"[{self._number[stage.name]:2}/{len(self._number)}]"
+        text = f"{number} {stage.name:<16} {self._detail(stage, done)}  {took}"
         if self._live:
             width = shutil.get_terminal_size().columns
             self._stream.write("\r\x1b[K" + text[: width - 1] + ("\n" if finished else ""))

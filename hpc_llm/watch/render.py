@@ -55,8 +55,8 @@ def report(summary: Mapping[str, Any]) -> str:
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in spans.items())
         lines.append(("PII spans replaced", f"{tables.count(sum(spans.values()))}  ({kinds})"))
     if "tokens_train" in extra:
-        tokens = f"{tables.count(extra['tokens_train'])} to train, {tables.count(extra.get('tokens_valid', 0))} to validate"
-        lines.append(("tokens", tokens))
+        train, valid = tables.count(extra["tokens_train"]), tables.count(extra.get("tokens_valid", 0))
+        lines.append(("tokens", f"{train} to train, {valid} to validate"))
     lines.append(("document accounts", "balance" if summary["balanced"] else "DO NOT BALANCE"))
     if "parameters" in extra:
         lines.append(("parameters", tables.count(extra["parameters"])))

@@ -147,13 +147,16 @@ def _balanced(stages: Sequence[Stage], records: Mapping[str, list[dict[str, Any]
     )
 
 
+# They read signatures, or only a sample of the documents.
+_NOT_BY_DOCUMENT = ("minhash_match", "minhash_cluster", "exact_match", "tokenizer")
+
+
 def _document_flow(stages: Sequence[Stage]) -> Iterator[tuple[Stage, Stage]]:
     """Pairs of stages of which the second reads every document that the first let out, shard by shard."""
     by_name = {stage.name: stage for stage in stages}
     for stage in stages:
-        if stage.group == "data" and stage.inputs and stage.shards == by_name[stage.inputs[0]].shards:
-            if stage.name not in ("minhash_match", "minhash_cluster", "exact_match", "tokenizer"):
-                yield by_name[stage.inputs[0]], stage
+        if stage.group == "data" and stage.inputs and stage.name not in _NOT_BY_DOCUMENT:
+            yield by_name[stage.inputs[0]], stage
 
 
 def _total(records: Sequence[dict[str, Any]], key: str) -> int:

@@ -30,7 +30,7 @@ def test_sweep_over_names_keeps_them():
 
 
 def test_one_bad_point_refuses_the_whole_sweep():
-    with pytest.raises(ConfigError, match="train.global_batch=12"):
+    with pytest.raises(ConfigError, match="train\\.global_batch=12"):
         command.parse(["-m", "train.global_batch=16,12"])
 
 

@@ -59,6 +59,10 @@ def test_everything_wrong_is_refused_together():
         (["model.kv_heads=3"], "model.heads=8"),
         (["train.global_batch=12"], "train.global_batch=12"),
         (["parallel.tasks_per_node=8", "parallel.pp=8"], "parallel.pp=8"),
+        (
+            ["parallel.tasks_per_node=4", "parallel.pp=4"],
+            "parallel.pp=4: needs at least as many microbatches",
+        ),
         (["parallel.nodes=2"], "parallel.nodes=2"),
         (["train.precision=fp64"], "train.precision=fp64"),
         (["stages=some"], "stages=some"),
@@ -82,7 +86,9 @@ def test_an_unknown_key_is_answered_with_what_exists():
 
 
 def test_an_added_key_is_refused_too():
-    assert any(line.startswith("clustr: not a key (did you mean cluster") for line in refused("+clustr=lustre_ib"))
+    assert any(
+        line.startswith("clustr: not a key (did you mean cluster") for line in refused("+clustr=lustre_ib")
+    )
     assert any(line.startswith("optim.foo: not a key") for line in refused("+optim.foo=1"))
 
 

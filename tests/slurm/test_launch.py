@@ -17,7 +17,7 @@ from hpc_llm.slurm.client import Client
 from tests.slurm.conftest import until
 from tests.slurm.runs import SMALL, command, corpus, digests, losses, status, wait_until_done
 
-STEPS = 60
+STEPS = 150  # half a minute and more of training: Slurm looks at time limits every thirty seconds
 
 
 @pytest.fixture(scope="session")
@@ -126,13 +126,10 @@ def test_preempted_and_out_of_time_it_ends_bit_identical(
     urgent.write_text("#!/bin/bash\nsleep 1\n")
     cluster.submit(urgent, options=["-p", "urgent", "-N4", "--exclusive", "--output=/dev/null"])
     until(lambda: cluster.show_job(job)["Restarts"] == "1", "the requeue after preemption", 60)
-    stopped_at = step()
-    assert stopped_at < STEPS
-
-    until(lambda: step() >= stopped_at + 3, "training to go on", 120)
     # The limit is moved to a minute from the start: Slurm's warning comes by the same way as for a long job.
     limit(cluster, job, "1")
-    until(lambda: cluster.show_job(job)["Restarts"] == "2", "the requeue at the time limit", 90)
+    assert step() < STEPS
+    until(lambda: cluster.show_job(job)["Restarts"] == "2", "the requeue at the time limit", 120)
     limit(cluster, job, "20")  # or every further start would end the same way
 
     found = wait_until_done(run, 240)
@@ -163,9 +160,9 @@ def test_a_killed_task_costs_its_shard_and_nothing_else(
                 words = (process / "cmdline").read_bytes().split(b"\0")
             except (OSError, ValueError):
                 continue
-            if b"hpc_llm.run.worker" in words and str(run).encode() in words and b"minhash_sign" in words:
-                if words[0].endswith(b"python") or b"python" in words[0]:
-                    pids.append(int(process.name))
+            asked = {b"hpc_llm.run.worker", str(run).encode(), b"minhash_sign"}
+            if asked <= set(words) and b"python" in words[0]:
+                pids.append(int(process.name))
         return pids
 
     until(at_work, "a worker of minhash_sign", 120)
