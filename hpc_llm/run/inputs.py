@@ -138,12 +138,13 @@ def python_env() -> dict[str, int]:
     items: dict[str, int] = {}
     names: set[str] = set()
     for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
+        metadata = distribution.metadata  # parsed anew at every look
+        name = metadata["Name"]
         key = re.sub(r"[-_.]+", "-", name or "").lower()  # PEP 503
         if not name or key in names:
             continue
         names.add(key)
-        items[f"dist:{key}=={distribution.version}"] = _recorded_bytes(distribution)
+        items[f"dist:{key}=={metadata['Version']}"] = _recorded_bytes(distribution)
     for name, path in stdlib().items():
         items[f"stdlib:{name}=={'.'.join(map(str, sys.version_info[:3]))}"] = (
             path.stat().st_size if path.is_file() else sum(size for _, size in _walk(str(path), _is_python))

@@ -29,9 +29,9 @@ class Account:
     bytes_out: int = 0
     dropped: Counter[str] = field(default_factory=Counter)  # documents by reason
     quarantined: list[Quarantined] = field(default_factory=list)
-    extra: dict[str, Any] = field(
-        default_factory=dict
-    )  # numbers that are summed over shards: tokens, pii spans ...
+    notes: list[str] = field(default_factory=list)  # what a person should know: a file without any record
+    # Numbers that are summed over shards: tokens, PII spans ...
+    extra: dict[str, Any] = field(default_factory=dict)
 
     def drop(self, reason: str, documents: int = 1) -> None:
         self.dropped[reason] += documents

@@ -36,8 +36,7 @@ def choose_device(wanted: str, local_rank: int) -> torch.device:
 
 
 def prepare(config: Config, device: torch.device) -> None:
-    """Threads, determinism and seeds of this process."""
-    torch.set_num_threads(config.cluster.train.cpus_per_task)
+    """Determinism and seeds of this process. Torch takes its threads from OMP_NUM_THREADS, which launchers set."""
     torch.manual_seed(config.train.seed)
     torch.use_deterministic_algorithms(config.train.deterministic)
     # Filling every new tensor with NaN would find reads of unwritten memory, at the cost of a write each.

@@ -72,6 +72,9 @@ def report(summary: Mapping[str, Any]) -> str:
     parts = [tables.pairs(lines)]
     if documents["quarantine"]:
         parts.append(_quarantine(documents))
+    files = [note for note in documents["notes"] if not note.startswith(("stdlib:", "dist:"))]
+    if files:
+        parts.append("\n".join(map(tables.printable, files[:SHOWN_QUARANTINE])))
     if summary["samples"]:
         parts.append("generated text\n" + "\n".join(_sample(sample) for sample in summary["samples"]))
     return "\n\n".join(parts)

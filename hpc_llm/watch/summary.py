@@ -166,10 +166,12 @@ def _total(records: Sequence[dict[str, Any]], key: str) -> int:
 def _documents(stages: Sequence[Stage], records: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
     dropped: Counter[str] = Counter()
     quarantined: list[dict[str, Any]] = []
+    notes: list[str] = []
     for stage in stages:
         for record in records[stage.name]:
             dropped.update(record["account"]["dropped"])
             quarantined += record["account"]["quarantined"]
+            notes += record["account"].get("notes", [])
     last = next((stage for stage in reversed(stages) if stage.name == "tokenize"), stages[0])
     return {
         "in": _total(records[stages[0].name], "documents_in"),
@@ -179,6 +181,7 @@ def _documents(stages: Sequence[Stage], records: Mapping[str, list[dict[str, Any
         "dropped": dict(sorted(dropped.items())),
         "quarantined": len(quarantined),
         "quarantine": quarantined[:100],
+        "notes": notes[:100],
     }
 
 

@@ -338,3 +338,16 @@ def test_stage(tmp_path: Path) -> None:
     before = pipeline.bytes_of("pii")
     pipeline.run("pii.pii", DOCUMENTS, shards=2)
     assert pipeline.bytes_of("pii") == before
+
+
+@pytest.mark.parametrize("texts", [[], ["no trace of anything"], ["", ""], ["a", "write to x@y.io", "b"]])
+def test_batches_with_few_or_no_anchors(texts):
+    import pyarrow as pa
+
+    from hpc_llm.data.pii.pii import replace_column
+
+    column, counts = replace_column(pa.array(texts, pa.large_string()), PiiConfig())
+    assert len(column) == len(texts)
+    assert counts["email"] == sum("@" in text for text in texts)
+    kept = [i for i, text in enumerate(texts) if "@" not in text]
+    assert [column[i].as_py() for i in kept] == [texts[i] for i in kept]

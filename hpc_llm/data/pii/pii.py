@@ -7,6 +7,7 @@ Input: documents. Writes ``.parquet``; no document is dropped. Counts spans in `
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +41,8 @@ def replace_column(column: pa.Array, config: PiiConfig) -> tuple[pa.Array, Count
     changed: dict[int, bytes] = {}
     counts: Counter[str] = Counter()
     documents_found, starts = np.unique(found[:, 0], return_index=True)
-    for document, start, end in zip(documents_found.tolist(), starts, [*starts[1:], len(found)], strict=True):
+    bounds = [*starts.tolist(), len(found)]
+    for document, (start, end) in zip(documents_found.tolist(), pairwise(bounds), strict=True):
         first = int(offsets[document])
         text = buffer[first : offsets[document + 1]].tobytes()
         hits = detect.spans(text, [(at - first, kind) for _, at, kind in found[start:end].tolist()], config)

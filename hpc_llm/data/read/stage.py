@@ -31,7 +31,7 @@ def run(shard: Shard) -> None:
             before = account.documents_in
             _take(read(item, source), item, writer, account, source.max_bad_fraction)
             if account.documents_in == before:
-                print(f"{item}: no records", flush=True)
+                account.notes.append(f"{item}: no records")
         _check(account, source.max_bad_fraction)
     account.documents_out = writer.documents
     account.bytes_in = account.bytes_out = writer.bytes

@@ -25,6 +25,11 @@ def run(shard: Shard) -> None:
     else:
         sample = _sample(shard)
         shard.account.extra["tokenizer_documents"] = len(sample)
+        if not sample:
+            raise ValueError(
+                "no document is left to train a tokenizer on: see the drops by reason, and loosen filters.* "
+                "or name more in source.paths"
+            )
         tokenizer = bpe.train(sample.texts(), config.vocab_size, config.min_frequency)
         data = tokenizer.to_str(pretty=True)
     shard.account.extra["tokenizer_vocab"] = bpe.vocab_size(tokenizer)
