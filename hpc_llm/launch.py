@@ -8,6 +8,7 @@ Without a cluster the graph runs on this machine; with one, every job is submitt
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from hpc_llm.config import command

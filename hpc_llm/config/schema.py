@@ -185,7 +185,7 @@ class CheckpointConfig:
 
 @dataclass
 class TrainConfig:
-    steps: int = 150
+    steps: int = 200
     global_batch: int = 16  # sequences in one optimizer step, over all ranks
     micro_batch: int = 8  # sequences in one forward pass of one rank
     precision: str = "fp32"  # fp32 | bf16 (autocast; fp32 weights and reductions)
