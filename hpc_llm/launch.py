@@ -69,6 +69,7 @@ def _run_here(prepared: Prepared) -> int:
         _print_report(prepared)
         print(f"\nall is done: nothing of {folder.name} was left to do. Start another run with run.name=...")
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, and takes its jobs along
     code = preparation.create(prepared)
     print(
         f"run {folder.name}: {len(prepared.selected)} stages on this machine, {todo} shards to do; {folder.path}"

@@ -92,7 +92,8 @@ def script(
     resources = cluster.train if gang else cluster.array
     options: dict[str, str | None] = {
         "job-name": job_name(folder, stage.name, submission.token),
-        "output": str(folder.logs(stage.name) / ("%j.log" if gang else "%A_%a.log")),
+        # A percent sign of the path itself is doubled, or Slurm would take it for a pattern.
+        "output": str(folder.logs(stage.name)).replace("%", "%%") + ("/%j.log" if gang else "/%A_%a.log"),
         "open-mode": "append",
         "requeue": None,
         "kill-on-invalid-dep": "yes",
