@@ -116,7 +116,7 @@ def test_login_node_commands_import_no_torch_and_start_within_a_second_of_cpu():
     code = (
         "import sys, time\n"
         "import hpc_llm.launch, hpc_llm.status\n"
-        "assert hpc_llm.launch.main(['dry_run=true', '+cluster=lustre_ib']) == 0\n"
+        "assert hpc_llm.launch.main(['dry_run=true', '+cluster=lustre_ib', 'run.root=/nowhere']) == 0\n"
         "heavy = {'torch', 'numba', 'pyarrow', 'datatrove', 'numpy'} & set(sys.modules)\n"
         "print('heavy', sorted(heavy))\n"
         "print('cpu', time.process_time())\n"

@@ -104,10 +104,11 @@ def test_what_is_not_strict_json_but_common_is_read(path: Path) -> None:
         b'{"text": " \\n"}',
     ]
     bom, nan, big, empty = read(path, b"\n".join(lines))
+    offset = len(b"\n".join(lines[:-1])) + 1
     assert (bom.id, bom.url, bom.meta) == ("7", "http://x", None)
     assert json.loads(nan.meta) == {"score": None}
     assert json.loads(big.meta) == {"n": 123456789012345678901234567890.0}
-    assert empty == Dropped("empty_text")
+    assert empty == Dropped("empty_text", offset)
 
 
 @pytest.mark.parametrize("data", [b"", gzip.compress(b""), zstandard.ZstdCompressor().compress(b"")])
@@ -138,7 +139,7 @@ def test_parquet_rows_come_back(tmp_path: Path) -> None:
     first, null, empty, last = parquet.read(str(path), SourceConfig(kind="parquet", text_field="body"))
     assert (first.id, first.text, first.url, json.loads(first.meta)) == ("1", "a", "u", {"n": [1]})
     assert isinstance(null, Bad) and null.offset == 1
-    assert empty == Dropped("empty_text")
+    assert empty == Dropped("empty_text", 2)
     assert last.id == f"{path}#3"
 
 

@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from hpc_llm.config.schema import Config, SourceConfig
@@ -47,6 +48,13 @@ def test_every_record_is_accounted_for_and_bad_ones_are_shown(tmp_path: Path, ca
     assert f"quarantined {tmp_path}/b.jsonl.gz offset 75: truncated gzip" in printed
     assert shard.account.notes == [f"{tmp_path}/c.jsonl: no records"]
     assert documents.count(shard.folder.output("read", 0, ".parquet")) == 45
+    skipped = pq.read_table(shard.folder.output("read", 0, ".skipped.parquet")).to_pylist()
+    assert [(Path(row["file"]).name, row["offset"]) for row in skipped if row["reason"] == "empty_text"] == [
+        ("a.jsonl", 604),
+        ("a.jsonl", 617),
+        ("a.jsonl", 630),
+    ]
+    assert len(skipped) == 6
 
 
 @pytest.mark.parametrize(

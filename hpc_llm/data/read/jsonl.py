@@ -49,7 +49,7 @@ def _document(line: bytes, path: str, offset: int, source: SourceConfig) -> Outc
             offset, f"source.text_field={source.text_field!r} holds a {type(text).__name__}, not a string"
         )
     if not text or text.isspace():
-        return Dropped("empty_text")
+        return Dropped("empty_text", offset)
     identity = record.pop(source.id_field, None)
     url = record.pop("url", None) if isinstance(record.get("url"), str) else None
     return Document(

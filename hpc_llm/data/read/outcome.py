@@ -24,6 +24,7 @@ class Dropped:
     """A readable record that is no document: a WARC request, an image, an empty text."""
 
     reason: str
+    offset: int = -1  # of the record in its file: bytes as for `Bad`, rows in Parquet; -1 where it has none
 
 
 Outcome = Document | Dropped | Bad

@@ -71,7 +71,7 @@ def _document(record: dict[str, Any], path: str, row: int, source: SourceConfig)
     if text is None:
         return Bad(row, f"null in source.text_field={source.text_field!r}")
     if not text or text.isspace():
-        return Dropped("empty_text")
+        return Dropped("empty_text", row)
     identity = record.pop(source.id_field, None)
     url = record.pop("url", None) if isinstance(record.get("url"), str) else None
     return Document(

@@ -35,21 +35,21 @@ def _document(data: bytes, path: str, offset: int, limit: int) -> Outcome:
         text = record.reader.read().decode("utf-8", errors="replace")
     elif record.record_type == WarcRecordType.response:
         if not record.is_http:
-            return Dropped("warc_not_http")
+            return Dropped("warc_not_http", offset)
         record, html = _decoded(record, data, limit)
         status = record.http_headers.status_code
         if status is None or not 200 <= status < 300:
-            return Dropped("warc_http_status")
+            return Dropped("warc_http_status", offset)
         if len(html) > limit:
             return Bad(offset, f"the decoded page exceeds source.max_record_mb ({limit / 1e6:g} MB)")
         kind = (record.http_content_type or "").lower()
         if kind not in HTML_TYPES and (kind or not _looks_like_html(html)):
-            return Dropped("warc_not_html")
+            return Dropped("warc_not_html", offset)
         text = main_text(html, record.http_charset)
     else:
-        return Dropped(f"warc_{record.record_type}")
+        return Dropped(f"warc_{record.record_type}", offset)
     if not text or text.isspace():
-        return Dropped("empty_text")
+        return Dropped("empty_text", offset)
     headers = record.headers
     return Document(
         id=headers.get("WARC-Record-ID") or f"{path}#{offset}",
