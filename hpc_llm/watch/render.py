@@ -17,6 +17,8 @@ def stages(summary: Mapping[str, Any]) -> str:
             stage["name"],
             stage["state"],
             f"{stage['shards']['done']}/{stage['shards']['total']}",
+            stage["shards"].get("running") or "",
+            stage["shards"].get("failed") or "",
             tables.count(stage["documents_in"]) if stage["documents_in"] else "",
             tables.count(stage["documents_out"]) if stage["documents_out"] else "",
             stage["restarts"] or "",
@@ -25,8 +27,19 @@ def stages(summary: Mapping[str, Any]) -> str:
         )
         for stage in summary["stages"]
     ]
-    headers = ("stage", "state", "shards", "documents in", "out", "restarts", "work", "jobs")
-    return tables.render(headers, rows, "llrrrrrl")
+    headers = (
+        "stage",
+        "state",
+        "done",
+        "running",
+        "failed",
+        "documents in",
+        "out",
+        "restarts",
+        "work",
+        "jobs",
+    )
+    return tables.render(headers, rows, "llrrrrrrrl")
 
 
 def _jobs(stage: Mapping[str, Any]) -> str:

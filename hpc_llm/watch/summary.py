@@ -15,6 +15,7 @@ from typing import Any
 from hpc_llm.run import atomic, journal, plan
 from hpc_llm.run.folder import RunFolder
 from hpc_llm.run.stage import Stage
+from hpc_llm.slurm.rows import element_ids
 
 
 @dataclass
@@ -39,7 +40,7 @@ def summary(folder: RunFolder, jobs: Mapping[str, Jobs] | None = None) -> dict[s
     records = {stage.name: _records(folder, stage) for stage in stages}
     submitted = _submitted(folder)
     rows = [
-        _stage(folder, stage, records[stage.name], submitted.get(stage.name, []), jobs) for stage in stages
+        _stage(folder, stage, records[stage.name], submitted.get(stage.name, {}), jobs) for stage in stages
     ]
     training = _training(folder, document["settings"]["train"]["steps"])
     return {
@@ -62,11 +63,12 @@ def _records(folder: RunFolder, stage: Stage) -> list[dict[str, Any]]:
     return [atomic.read_json(path) for path in paths if not path.name.startswith(".")]
 
 
-def _submitted(folder: RunFolder) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _submitted(folder: RunFolder) -> dict[str, dict[str, str]]:
+    """``{stage: {job id: token of its submission}}``, in the order of submission."""
+    found: dict[str, dict[str, str]] = {}
     for event in journal.read(folder.journal):
         if event.get("event") in ("submitted", "started"):
-            found.setdefault(event["stage"], []).append(event.get("job", event["token"]))
+            found.setdefault(event["stage"], {})[event.get("job", event["token"])] = event["token"]
     return found
 
 
@@ -74,22 +76,52 @@ def _stage(
     folder: RunFolder,
     stage: Stage,
     records: Sequence[dict[str, Any]],
-    submitted: list[str],
+    submitted: Mapping[str, str],
     jobs: Mapping[str, Jobs] | None,
 ) -> dict[str, Any]:
     mine = jobs.get(stage.name, Jobs()) if jobs is not None else Jobs()
     return {
         "name": stage.name,
         "kind": stage.kind,
-        "state": _state(stage, len(records), submitted, mine if jobs is not None else None),
-        "shards": {"done": len(records), "total": stage.shards},
-        "job_ids": submitted,
+        "state": _state(stage, len(records), list(submitted), mine if jobs is not None else None),
+        "shards": _shards(folder, stage, records, submitted, mine if jobs is not None else None),
+        "job_ids": list(submitted),
         "job_states": {**mine.ended, **mine.live},
         "restarts": _restarts(folder, stage.name),
         "documents_in": sum(record["account"]["documents_in"] for record in records),
         "documents_out": sum(record["account"]["documents_out"] for record in records),
         "seconds": round(sum(record["seconds"] for record in records), 1),
     }
+
+
+def _shards(
+    folder: RunFolder,
+    stage: Stage,
+    records: Sequence[dict[str, Any]],
+    submitted: Mapping[str, str],
+    jobs: Jobs | None,
+) -> dict[str, int]:
+    """Done and total and, where the queue answered, running and failed.
+
+    Failed are those of a submitted stage that are not done and that no job works on or waits to.
+    """
+    done = {record["shard"] for record in records}
+    counts = {"done": len(done), "total": stage.shards}
+    if jobs is None or not submitted:
+        return counts
+    running: set[int] = set()
+    waiting: set[int] = set()
+    for row, state in jobs.live.items():
+        token = submitted[row.partition("_")[0]]
+        elements = atomic.read_json(folder.submissions(stage.name) / f"{token}.json")["elements"]
+        for job_id in element_ids(row):
+            element = int(job_id.partition("_")[2] or 0)
+            (waiting if state.startswith("PENDING") else running).update(elements[element])
+    left = set(range(stage.shards)) - done
+    counts["running"] = len(left & running)
+    if not any(job.startswith("local-") for job in submitted):
+        counts["failed"] = len(left - running - waiting)
+    return counts
 
 
 def _state(stage: Stage, done: int, submitted: Sequence[str], jobs: Jobs | None) -> str:

@@ -28,7 +28,9 @@ def record(folder, stage, shard, documents_in, dropped=None, quarantined=(), ext
         "quarantined": list(quarantined),
         "extra": extra or {},
     }
-    atomic.write_json(folder.record(stage, shard), {"account": account, "outputs": {}, "seconds": 1.5})
+    atomic.write_json(
+        folder.record(stage, shard), {"shard": shard, "account": account, "outputs": {}, "seconds": 1.5}
+    )
 
 
 def stage(found, name):
@@ -86,10 +88,22 @@ def test_a_shard_whose_own_sum_is_wrong_is_seen(folder):
 )
 def test_state_of_a_submitted_stage(folder, jobs, state):
     journal.append(folder.journal, {"event": "submitted", "stage": "read", "token": "t", "job": "7"})
+    atomic.write_json(folder.submissions("read") / "t.json", {"elements": [[0], [1]]})
     found = summary(folder, jobs)
     assert stage(found, "read")["state"] == state
     assert found["state"] == state
     assert stage(found, "read")["job_ids"] == ["7"]
+
+
+def test_shards_are_told_apart_by_what_their_jobs_do(folder):
+    event = {"event": "submitted", "stage": "read", "token": "t", "job": "7"}
+    journal.append(folder.journal, event)
+    atomic.write_json(folder.submissions("read") / "t.json", {"elements": [[0], [1]]})
+    both = summary(folder, {"read": Jobs(live={"7_0": "RUNNING", "7_[1]": "PENDING (Resources)"})})
+    assert stage(both, "read")["shards"] == {"done": 0, "total": 2, "running": 1, "failed": 0}
+    record(folder, "read", 0, 3)
+    one = summary(folder, {"read": Jobs(ended={"7_0": "COMPLETED", "7_1": "FAILED"})})
+    assert stage(one, "read")["shards"] == {"done": 1, "total": 2, "running": 0, "failed": 1}
 
 
 def test_training_takes_the_last_line_of_a_repeated_step(folder):
