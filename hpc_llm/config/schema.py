@@ -187,7 +187,7 @@ class CheckpointConfig:
 class TrainConfig:
     steps: int = 200
     global_batch: int = 16  # sequences in one optimizer step, over all ranks
-    micro_batch: int = 8  # sequences in one forward pass of one rank
+    micro_batch: int = 4  # sequences in one forward pass of one rank
     precision: str = "fp32"  # fp32 | bf16 (autocast; fp32 weights and reductions)
     seed: int = 0
     device: str = "auto"  # auto | cpu | cuda
