@@ -96,8 +96,8 @@ def _submit(prepared: Prepared) -> int:
     from hpc_llm.slurm.client import Client, SlurmError
 
     config, folder = prepared.config, prepared.folder
-    client = Client(config.cluster.slurm_conf)
     try:
+        client = Client(config.cluster.slurm_conf)
         limits = client.config()
         found = list(preflight.problems(config, client.partitions()))
         if found:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import BinaryIO
 
 import psutil
 import torch
@@ -38,16 +36,6 @@ class StepMetrics:
 def loss_hex(loss: float) -> str:
     """The float32 loss, exactly: equal text means equal bits."""
     return float.hex(struct.unpack("f", struct.pack("f", loss))[0])
-
-
-def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of metrics.jsonl; one cut short by a kill is skipped. A repeated step was trained again later."""
-    with path.open() as file:
-        for line in file:
-            try:
-                yield json.loads(line)
-            except ValueError:
-                continue
 
 
 class Recorder:
@@ -122,7 +110,7 @@ class Recorder:
         )
 
 
-def _end_line(file: Any) -> None:
+def _end_line(file: BinaryIO) -> None:
     """A process killed while it wrote may have left half a line: do not continue it."""
     if file.tell():
         file.seek(-1, 2)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hpc_llm.node.context import Context
+from hpc_llm.run import journal
 from hpc_llm.run.shard import Shard
 from hpc_llm.train.stop import StopRequest
 
@@ -27,7 +28,7 @@ def _run(shard: Shard, stop: StopRequest) -> None:
     from hpc_llm.data.tokens import bpe
     from hpc_llm.model.transformer import parameter_count
     from hpc_llm.parallel.mesh import build_layout
-    from hpc_llm.train import distributed, metrics
+    from hpc_llm.train import distributed
     from hpc_llm.train.loop import Job, train
 
     config = shard.config
@@ -49,7 +50,7 @@ def _run(shard: Shard, stop: StopRequest) -> None:
         )
         position = train(job)
     if context.rank == 0:
-        rows = {row["step"]: row["loss"] for row in metrics.read(shard.folder.metrics)}
+        rows = {row["step"]: row["loss"] for row in journal.read(shard.folder.metrics)}
         shard.account.extra.update(
             parameters=parameter_count(config.model, vocab_size),
             steps=position.step,

@@ -57,10 +57,10 @@ def test_everything_wrong_is_refused_together():
         (["parallel.tasks_per_node=3", "parallel.tp=3", "train.global_batch=24"], "model.heads=8"),
         (["model.heads=6"], "model.hidden=256"),
         (["model.kv_heads=3"], "model.heads=8"),
-        (["train.global_batch=12"], "train.global_batch=12"),
+        (["train.global_batch=10"], "train.global_batch=10"),
         (["parallel.tasks_per_node=8", "parallel.pp=8"], "parallel.pp=8"),
         (
-            ["parallel.tasks_per_node=4", "parallel.pp=4"],
+            ["parallel.tasks_per_node=4", "parallel.pp=4", "train.micro_batch=8"],
             "parallel.pp=4: needs at least as many microbatches",
         ),
         (["parallel.nodes=2"], "parallel.nodes=2"),

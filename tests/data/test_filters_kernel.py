@@ -51,6 +51,7 @@ def rows(found: features.Features, document: int) -> list[int]:
 @settings(max_examples=400, deadline=None)
 @given(st.lists(texts, min_size=1, max_size=4))
 @example(["", " ", "\n", "\n\n", "a\n", "\na\n", "a\n\n", "\n\na", "a\r\nb\r", "…", "....\n", "......"])
+@example(["\x01\n", "\x00\x02\n"])  # their hashes were that of the empty line
 @example(["a bc d e f g ab c d e f g", "a b c d e fg a b c d ef g"])  # equal only when joined without spaces
 def test_counts_equal_plain_python(batch: list[str]) -> None:
     column = pa.array(["padding", *batch], type=pa.large_string()).slice(1)

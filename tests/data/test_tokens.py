@@ -138,11 +138,9 @@ def test_trained_tokenizer(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
 
 
-def test_an_empty_corpus_gives_a_tokenizer_of_bytes(tmp_path: Path) -> None:
-    pipeline = prepared(tmp_path, [[], []])
-    assert bpe.vocab_size(bpe.load(pipeline.folder.output("tokenizer", 0, ".json"))) == 258
-    assert tokenize(pipeline) == {"tokens_train": 0, "tokens_valid": 0}
-    assert [len(r) for r in readers(pipeline, "train")] == [0, 0]
+def test_no_document_to_train_on_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no document is left to train a tokenizer on"):
+        prepared(tmp_path, [[], []])
 
 
 def test_a_vocabulary_without_room_for_bytes_is_refused(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from hpc_llm.config.schema import ModelConfig
 from hpc_llm.run.folder import RunFolder
+from hpc_llm.run.journal import read
 from hpc_llm.train.flops import flops_per_token, peak_flops
-from hpc_llm.train.metrics import Recorder, StepMetrics, loss_hex, read
+from hpc_llm.train.metrics import Recorder, StepMetrics, loss_hex
 
 
 def step(number: int, restart: int = 0, validation: float | None = None) -> StepMetrics:

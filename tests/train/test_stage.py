@@ -13,7 +13,7 @@ import pytest
 
 from hpc_llm.node import codes
 from hpc_llm.run.folder import RunFolder
-from hpc_llm.train import manifest, metrics
+from hpc_llm.train import manifest
 from hpc_llm.train.stop import Stopped, StopRequest
 from tests.parallel.launch import ROOT, launch, logs, ranks
 from tests.train import runs
@@ -54,7 +54,7 @@ def copy(inputs: Path, target: Path) -> RunFolder:
 
 def losses(run: RunFolder) -> dict[int, str]:
     """The last hexadecimal loss told for each step."""
-    return {row["step"]: row["loss_hex"] for row in metrics.read(run.metrics)}
+    return {row["step"]: row["loss_hex"] for row in journal.read(run.metrics)}
 
 
 def assert_continues(ours: dict[int, str], theirs: dict[int, str]) -> None:
@@ -71,7 +71,7 @@ def final_weights(run: RunFolder) -> dict[str, str]:
 
 
 def test_a_run_records_what_it_did(one_process: RunFolder) -> None:
-    rows = list(metrics.read(one_process.metrics))
+    rows = list(journal.read(one_process.metrics))
     assert [r["step"] for r in rows] == list(range(1, 13))
     assert [r["step"] for r in rows if "validation_loss" in r] == [6, 12]
     assert [r["tokens"] for r in rows] == [n * 8 * 32 for n in range(1, 13)]
@@ -92,7 +92,7 @@ def test_stopped_in_eight_ranks_and_resumed_is_bit_identical(
     ranks(8, STAGE, tmp_path / "second", arguments)
     assert losses(run) == losses(cube)
     assert final_weights(run) == final_weights(cube)
-    assert [r["step"] for r in metrics.read(run.metrics)] == list(range(1, 13))
+    assert [r["step"] for r in journal.read(run.metrics)] == list(range(1, 13))
 
 
 def test_a_checkpoint_of_eight_ranks_goes_on_in_one(cube: RunFolder, inputs: Path, tmp_path: Path) -> None:

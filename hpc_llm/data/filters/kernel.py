@@ -64,7 +64,7 @@ def _chars(buffer, start, end):  # type: ignore[no-untyped-def]
 @numba.njit(nogil=True)
 def _hash(buffer, start, end):  # type: ignore[no-untyped-def]
     """64-bit hash of bytes, eight at a step."""
-    hashed = np.uint64(end - start)
+    hashed = np.uint64(end - start) * _M1  # spread, or a length could cancel a short text: "" and "\\x01"
     i = start
     while i + 8 <= end:
         word = np.uint64(buffer[i])
