@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpc_llm.node import codes
+from hpc_llm.run import journal
 from hpc_llm.run.folder import RunFolder
 from hpc_llm.train import manifest
 from hpc_llm.train.stop import Stopped, StopRequest
