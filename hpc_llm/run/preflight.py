@@ -21,6 +21,8 @@ def problems(config: Config, partitions: Sequence[Partition]) -> Iterator[str]:
         if chosen is None:
             yield f"cluster.{key}.partition=null: the cluster has no default partition; name one of {', '.join(names)}"
             continue
+        if chosen.state != "UP":
+            yield f"cluster.{key}.partition={name or 'null'}: partition {chosen.name} is {chosen.state}, not UP"
         asked, most = timefmt.parse(resources.time), chosen.max_time_s
         if most is not None and (asked is None or asked > most):
             yield (

@@ -6,6 +6,7 @@ from hpc_llm.slurm import limits
 
 PARTITIONS = limits.parse_partitions(
     "PartitionName=batch Default=YES MaxTime=02:00:00 State=UP TotalNodes=4 TotalCPUs=32 Nodes=n[1-4]\n"
+    "PartitionName=old Default=NO MaxTime=UNLIMITED State=DRAIN TotalNodes=2 TotalCPUs=16 Nodes=n[1-2]\n"
     "PartitionName=long Default=NO MaxTime=UNLIMITED State=UP TotalNodes=2 TotalCPUs=16 Nodes=n[1-2]\n"
 )
 
@@ -30,7 +31,8 @@ def test_what_fits_has_no_problem():
             "cluster.train.time=2:00:01: partition batch allows at most 0-02:00:00",
         ),
         (["cluster.train.time=UNLIMITED"], "cluster.train.time=UNLIMITED: partition batch allows at most"),
-        (["cluster.array.partition=gpu"], "cluster.array.partition=gpu: the cluster has batch, long"),
+        (["cluster.array.partition=old"], "cluster.array.partition=old: partition old is DRAIN, not UP"),
+        (["cluster.array.partition=gpu"], "cluster.array.partition=gpu: the cluster has batch, long, old"),
         (
             ["cluster.train.partition=long", "parallel.nodes=3", "train.global_batch=48"],
             "parallel.nodes=3: partition long has 2 nodes",
@@ -44,4 +46,4 @@ def test_what_the_cluster_would_not_run_is_named(overrides, said):
 
 def test_a_cluster_without_a_default_partition_wants_one_named():
     found = list(preflight.problems(compose(["+cluster=lustre_ib", *FITS]), PARTITIONS[1:]))
-    assert all("has no default partition; name one of long" in line for line in found) and len(found) == 2
+    assert all("has no default partition; name one of old, long" in line for line in found) and len(found) == 2
