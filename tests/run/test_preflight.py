@@ -46,4 +46,6 @@ def test_what_the_cluster_would_not_run_is_named(overrides, said):
 
 def test_a_cluster_without_a_default_partition_wants_one_named():
     found = list(preflight.problems(compose(["+cluster=lustre_ib", *FITS]), PARTITIONS[1:]))
-    assert all("has no default partition; name one of old, long" in line for line in found) and len(found) == 2
+    assert (
+        all("has no default partition; name one of old, long" in line for line in found) and len(found) == 2
+    )

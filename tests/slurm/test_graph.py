@@ -14,7 +14,7 @@ import pytest
 
 from hpc_llm.run import journal
 from hpc_llm.slurm.client import Client
-from tests.slurm.conftest import until
+from tests.slurm.conftest import mini_slurm, until
 from tests.slurm.runs import SMALL, command, corpus, digests, losses, status, wait_until_done
 
 STEPS = 150  # half a minute and more of training: Slurm looks at time limits every thirty seconds
@@ -251,3 +251,31 @@ def test_the_launch_is_quick(cluster: Client, root: Path, pages: Path):
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     assert spent < 5
+
+
+def test_a_site_without_accounting_is_followed_all_the_same(
+    slurm_installed: None, root: Path, pages: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    """The queue and the run folder alone say what became of a run; one that failed is not taken for running."""
+    folder = tmp_path_factory.mktemp("noacct") / "slurm"
+    assert mini_slurm("up", "--no-accounting", "--nodes", "2", "--dir", str(folder)).returncode == 0
+    client = Client(str(folder / "slurm.conf"))
+    few = ("stages=data", "dedup=none", "pii=none", "cluster.restart.max_failures=0")
+    data = ("read", "tokenizer", "tokenize")
+    try:
+        assert launch(client, root, "noacct", pages, *few).returncode == 0
+        until(
+            lambda: all(s["state"] == "done" for s in status(root / "noacct")["stages"] if s["name"] in data),
+            "the data stages",
+            120,
+        )
+        shown = command("hpc_llm.status", str(root / "noacct")).stdout
+        assert "keeps no accounting" in shown and "balance" in shown
+
+        assert launch(client, root, "noacct_bad", pages, *few, "source.max_bad_fraction=0").returncode == 0
+        until(lambda: not client.queue(), "the failure and what waited for it", 60)
+        found = {stage["name"]: stage for stage in status(root / "noacct_bad")["stages"]}
+        assert found["read"]["state"] == "failed" and found["read"]["shards"]["failed"] == 1
+        assert found["tokenizer"]["state"] == "failed"  # submitted, cancelled with what it depended on
+    finally:
+        assert mini_slurm("down", "--dir", str(folder)).returncode == 0
