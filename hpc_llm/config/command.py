@@ -26,7 +26,7 @@ def parse(arguments: list[str]) -> list[Config]:
     Raises ConfigError with all problems of all points, before any of them was run.
     """
     version.setbase("1.3")
-    options = get_args_parser().parse_args(arguments)
+    options = get_args_parser().parse_intermixed_args(arguments)
     if options.help or options.hydra_help or options.cfg or options.shell_completion or options.info:
         _describe(arguments)
         return []
@@ -74,7 +74,9 @@ _BASH_COMPLETION = """\
 _hpc_llm_launch() {
     local words=($COMP_LINE)
     [ "${words[1]} ${words[2]}" = "-m hpc_llm.launch" ] || return
-    COMPREPLY=($(compgen -o default -W "$("${words[0]}" -m hpc_llm.launch -sc query=bash)" -- "${words[COMP_CWORD]}"))
+    local choices  # bash does not export the line to a completion function
+    choices=$(COMP_LINE="$COMP_LINE" COMP_POINT="$COMP_POINT" "${words[0]}" -m hpc_llm.launch -sc query=bash)
+    COMPREPLY=($(compgen -o default -W "$choices" -- "${words[COMP_CWORD]}"))
 }
 COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
 complete -o nospace -o default -F _hpc_llm_launch python python3"""

@@ -116,8 +116,12 @@ def _compose_all(overrides: list[str], config_name: str) -> tuple[DictConfig | N
 
 def _meant(override: str) -> str:
     """The keys that an unknown key may have been meant for."""
-    key = override.lstrip("+~").partition("=")[0]
+    key, _, value = override.lstrip("+~").partition("=")
     known = list(_keys(asdict(Config())))
+    if override.startswith("cluster="):
+        return f" (a cluster is added with a plus: +{override})"
+    if key == "source.paths" and not value.startswith("["):
+        return f" (paths are a list: 'source.paths=[{value}]')"
     if key in known:
         return ""
     close = difflib.get_close_matches(key, known, n=3)
@@ -149,5 +153,5 @@ def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     key = next((line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key:")), "")
     kept = [line for line in lines if not line.startswith(("full_key:", "object_type=", "reference_type="))]
-    message = " ".join(kept)
+    message = " ".join(kept).partition(" Config search path:")[0]
     return f"{key}: {message}" if key and key not in message else message

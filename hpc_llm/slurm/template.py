@@ -23,7 +23,7 @@ def _words(text: str) -> frozenset[str]:
 
 # Options that restarts and the job graph rest on.
 OWNED = _words(
-    "array dependency job-name comment output error open-mode nodes ntasks ntasks-per-node ntasks-per-core "
+    "array dependency job-name output error open-mode nodes ntasks ntasks-per-node ntasks-per-core "
     "ntasks-per-socket ntasks-per-gpu cpus-per-task signal requeue no-requeue kill-on-invalid-dep"
 )
 # Options that say the same thing in different ways: setting one sets them all.

@@ -25,6 +25,10 @@ def test_sweep_names_each_run_after_its_point():
     ]
 
 
+def test_the_sweep_flag_may_stand_anywhere():
+    assert len(command.parse(["run.name=s", "-m", "optim.lr=0.1,0.2"])) == 2
+
+
 def test_sweep_over_names_keeps_them():
     assert [c.run.name for c in command.parse(["-m", "run.name=a,b"])] == ["a", "b"]
 
@@ -61,7 +65,7 @@ def test_bash_completes_a_module_command():
     line = "python -m hpc_llm.launch optim.warm"
     script = (
         f"source <({sys.executable} -m hpc_llm.launch -sc install=bash); "
-        f"export COMP_LINE={shlex.quote(line)} COMP_POINT={len(line)}; COMP_CWORD=3; "
+        f"COMP_LINE={shlex.quote(line)} COMP_POINT={len(line)} COMP_CWORD=3; "
         f"_hpc_llm_launch; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     bin_folder = str(Path(sys.executable).parent)

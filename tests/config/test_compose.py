@@ -85,6 +85,19 @@ def test_an_unknown_key_is_answered_with_what_exists():
     assert "pii.emails, pii.ips, pii.phones are known" in line
 
 
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("cluster=lustre_ib", "+cluster=lustre_ib"),
+        ("source.paths=/data/a.jsonl", "'source.paths=[/data/a.jsonl]'"),
+        ("model=tinny", "Available options in 'model': llama_8b small tiny"),
+    ],
+)
+def test_a_usual_slip_is_answered_with_its_mend(override, hint):
+    line = next(line for line in refused(override) if hint in line)
+    assert "search path" not in line
+
+
 def test_an_added_key_is_refused_too():
     assert any(
         line.startswith("clustr: not a key (did you mean cluster") for line in refused("+clustr=lustre_ib")
