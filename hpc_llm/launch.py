@@ -14,7 +14,7 @@ import sys
 from hpc_llm.config import command
 from hpc_llm.config.check import ConfigError
 from hpc_llm.config.schema import Config
-from hpc_llm.run import local, preflight, preparation
+from hpc_llm.run import local, lock, preflight, preparation
 from hpc_llm.run.preparation import Prepared, Refused
 from hpc_llm.watch import progress, render, tables, terminal
 from hpc_llm.watch.summary import summary
@@ -76,6 +76,8 @@ def _run_here(prepared: Prepared) -> int:
     )
     try:
         local.run(prepared, code, progress.Progress(folder, prepared.selected, config.train.steps))
+    except lock.Held as error:
+        raise Refused(f"{error}: {folder.path}. Wait for it or stop it, then launch again") from error
     except local.StageFailed as error:
         print(f"\nfailed: {error}\nlaunch again to go on from what is finished", file=sys.stderr)
         return 1
@@ -102,7 +104,7 @@ def _submit(prepared: Prepared) -> int:
         found = list(preflight.problems(config, client.partitions()))
         if found:
             raise ConfigError(found)
-        queueing.templates(config)
+        queueing.rehearse(prepared, client, limits)
         code = preparation.create(prepared)
         rows = queueing.queue(prepared, code, client, limits)
     except SlurmError as error:

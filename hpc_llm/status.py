@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps({**found, "note": note}, indent=1))
         return 0
     print(f"{folder.name}: {found['state']}\n\n{render.stages(found)}\n\n{render.report(found)}\n")
+    if found["failures"]:
+        print(f"{render.failures(found)}\n")
     print(render.where(found["run"], folder.export.is_dir()))
     if note:
         print(f"\n{note}")

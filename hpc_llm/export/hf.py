@@ -88,6 +88,13 @@ def convert(state: Mapping[str, Tensor], model: ModelConfig, vocab_size: int) ->
     return out
 
 
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def write_weights(folder: Path, weights: Mapping[str, Tensor], limit: int = SHARD_BYTES) -> int:
     """Write `weights` as one safetensors file, or as several with an index. Returns the bytes of tensors."""
     sizes = {name: tensor.nbytes for name, tensor in weights.items()}
@@ -100,6 +107,7 @@ def write_weights(folder: Path, weights: Mapping[str, Tensor], limit: int = SHAR
     for file, part in zip(files, parts, strict=True):
         # without this metadata transformers refuses the file
         save_file({name: weights[name] for name in part}, folder / file, metadata={"format": "pt"})
+        (folder / file).chmod(0o666 & ~_umask())  # the library makes it readable by its owner alone
     if len(parts) > 1:
         where = {name: file for file, part in zip(files, parts, strict=True) for name in part}
         index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": where}

@@ -25,13 +25,18 @@ SAMPLES = "samples.json"
 
 
 def run(shard: Shard) -> None:
-    """Raises ValueError when no checkpoint of the run can be trusted."""
+    """Raises ValueError when no checkpoint of the run can be trusted, or the newest good one is not the last."""
     _, tokenizers = shard.stage.inputs
     config = shard.config
     tokenizer_json = shard.input(tokenizers, ".json", index=0)
     tokenizer = bpe.load(tokenizer_json)
     model = _empty(config.model, bpe.vocab_size(tokenizer))
     step = load_newest(shard.folder.checkpoints, model)
+    if step < config.train.steps:
+        raise ValueError(
+            f"the newest good checkpoint is of step {step} of {config.train.steps}. To train the rest again, remove "
+            f"{shard.folder.record('train', 0)} and launch again"
+        )
     size = hf.write(shard.folder.export, model.state_dict(), config.model, tokenizer_json)
     print(f"export: step {step}, {size} bytes in {shard.folder.export}", flush=True)
     rows = padded_vocabulary(model.vocab_size, config.model.vocab_multiple)

@@ -42,5 +42,13 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
+class Damaged(ValueError):
+    """A file of the run folder is not what was written; the message names it."""
+
+
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text())
+    """Raises Damaged, and the OSError of reading it."""
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise Damaged(f"{path} is damaged: {error}") from error

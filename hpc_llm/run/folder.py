@@ -36,6 +36,11 @@ class RunFolder:
         return self.path / "journal.jsonl"
 
     @property
+    def lock(self) -> Path:
+        """Held by the launcher that works on the run on this machine."""
+        return self.path / "launcher.lock"
+
+    @property
     def code(self) -> Path:
         """Snapshot of the package: jobs import what was launched, not what the tree has become."""
         return self.path / "code"

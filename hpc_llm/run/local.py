@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hpc_llm.config.schema import Config
-from hpc_llm.run import journal
+from hpc_llm.run import journal, lock
 from hpc_llm.run.preparation import Prepared
 from hpc_llm.run.stage import Stage
 from hpc_llm.run.submission import Submission
-from hpc_llm.run.worker import Payload, work
+from hpc_llm.run.worker import LAUNCHER_VARIABLE, Payload, work
 from hpc_llm.slurm import timefmt
 
 # Called about five times a second with the stage and how many of its shards are done.
@@ -32,7 +32,14 @@ def run(prepared: Prepared, code: Path, progress: Progress) -> None:
     ------
     StageFailed
         A shard failed. What is finished stays finished; launching again goes on from there.
+    lock.Held
+        Another launcher works on this run.
     """
+    with lock.hold(prepared.folder.lock):
+        _run(prepared, code, progress)
+
+
+def _run(prepared: Prepared, code: Path, progress: Progress) -> None:
     for stage in prepared.selected:
         todo = prepared.unfinished(stage)
         if todo:
@@ -95,6 +102,7 @@ def _submitit(
         "PYTHONPATH": submission.code,
         "PYTHONSAFEPATH": "1",  # or the working directory would come before the snapshot
         "OMP_NUM_THREADS": str(_threads(config, tasks) if gang else config.cluster.array.cpus),
+        LAUNCHER_VARIABLE: str(os.getpid()),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
     }

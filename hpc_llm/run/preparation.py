@@ -65,8 +65,10 @@ def _refuse_changed_plan(prepared: Prepared) -> None:
         existing = atomic.read_json(folder.plan)
     except FileNotFoundError:
         return
-    except (OSError, ValueError) as error:
-        raise Refused(f"{folder.plan} cannot be read: {error}") from error
+    except atomic.Damaged as error:
+        raise Refused(str(error)) from error
+    except OSError as error:
+        raise Refused(f"run.root={prepared.config.run.root}: {folder.plan}: {error.strerror}") from error
     if existing["hash"] == prepared.document["hash"]:
         return
     lines = plan.difference(existing, prepared.document)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +23,7 @@ from hpc_llm.run.stage import Stage
 from hpc_llm.run.submission import Submission, split
 from hpc_llm.run.worker import Payload
 from hpc_llm.slurm import template
-from hpc_llm.slurm.client import Client
+from hpc_llm.slurm.client import Client, SlurmError, SubmitUncertain
 from hpc_llm.slurm.limits import ClusterLimits
 from hpc_llm.slurm.rows import QueueRow
 
@@ -31,7 +33,8 @@ class Queued:
     """What became of one stage in this launch."""
 
     stage: Stage
-    jobs: list[str] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)  # all that wait or run, those of earlier launches too
+    submitted: list[str] = field(default_factory=list)  # by this launch
     elements: int = 0
     note: str = ""
 
@@ -147,16 +150,68 @@ def preview(prepared: Prepared, code: Path, max_array_size: int) -> list[tuple[S
     return shown
 
 
+def rehearse(prepared: Prepared, client: Client, limits: ClusterLimits) -> None:
+    """Ask Slurm whether it would take each kind of job, before anything is written or submitted.
+
+    Raises Refused with Slurm's reason and the part of the configuration that asks for it.
+    """
+    forms = templates(prepared.config)
+    kinds: dict[str, Stage] = {}
+    for stage in prepared.selected:
+        if prepared.unfinished(stage):
+            kinds.setdefault(stage.kind, stage)
+    for kind, stage in kinds.items():
+        todo = prepared.unfinished(stage)
+        submission = _split(prepared, stage, todo, prepared.folder.code, limits.max_array_size)[0]
+        text, _ = script(prepared, stage, submission, [], forms[kind])
+        with tempfile.NamedTemporaryFile("w", prefix="hpc_llm_", suffix=".sbatch") as file:
+            file.write(text)
+            file.flush()
+            try:
+                client.test_only(Path(file.name))
+            except SlurmError as error:
+                part = "cluster.train, parallel" if kind == "gang" else "cluster.array"
+                asked = [
+                    line
+                    for line in text.splitlines()
+                    if line.startswith("#SBATCH") and _RESOURCE.search(line)
+                ]
+                raise Refused(
+                    f"Slurm would not take {stage.name}: {str(error).rpartition(': ')[2]}. It asks for "
+                    f"{' '.join(line.removeprefix('#SBATCH ') for line in asked)}: see {part}, cluster.account, "
+                    "cluster.qos, cluster.constraint and the template"
+                ) from error
+
+
+# What of a script can be more than a cluster has.
+_RESOURCE = re.compile(
+    r"-(partition|account|qos|constraint|time|nodes|ntasks|cpus|mem|gpus|gres|[ACNcnptqG] )"
+)
+
+
 def queue(prepared: Prepared, code: Path, client: Client, limits: ClusterLimits) -> list[Queued]:
     """Submit what is neither finished nor already queued, in graph order.
 
     Each sbatch is preceded by an ``intent`` line in the journal and followed by a ``submitted`` one; a
     token with only the first is looked up in the queue, so an answer lost with the launcher is found again.
+
+    Raises SlurmError when sbatch fails in the middle: what this call had submitted is cancelled by then.
     """
+    rows: list[Queued] = []
+    try:
+        _queue(prepared, code, client, limits, rows)
+    except SubmitUncertain:
+        raise  # the job may stand in the queue; the next launch finds it by its name
+    except SlurmError:
+        client.cancel([job for row in rows for job in row.submitted])
+        raise
+    return rows
+
+
+def _queue(prepared: Prepared, code: Path, client: Client, limits: ClusterLimits, rows: list[Queued]) -> None:
     folder = prepared.folder
     forms = templates(prepared.config)
     live = _live(prepared, client)
-    rows: list[Queued] = []
     jobs: dict[str, list[str]] = {}
     for stage in prepared.selected:
         row = Queued(stage)
@@ -180,10 +235,10 @@ def queue(prepared: Prepared, code: Path, client: Client, limits: ClusterLimits)
             job = executor.submit(Payload(str(folder.path), stage.name, str(path), 0))
             journal.append(folder.journal, {"event": "submitted", "job": job.job_id, **event})
             row.jobs.append(job.job_id)
+            row.submitted.append(job.job_id)
             row.elements += len(submission.elements)
             row.note = f"template sets {', '.join(overridden)}" if overridden else ""
         jobs[stage.name] = row.jobs
-    return rows
 
 
 def _split(

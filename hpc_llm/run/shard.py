@@ -45,6 +45,28 @@ class Shard:
         """That output of every shard of `stage`, in shard order."""
         return [self.folder.output(stage, i, suffix) for i in range(self.stages[stage].shards)]
 
+    def check_inputs(self) -> None:
+        """Compare the sizes of the files that this shard reads with their completion records.
+
+        Raises ValueError naming a file that was changed or cut since, and how to make it again.
+        """
+        for name in self.stage.inputs:
+            aligned = self.stages[name].shards == self.stage.shards
+            for index in [self.index] if aligned else range(self.stages[name].shards):
+                record = self.folder.record(name, index)
+                for file, size in atomic.read_json(record)["outputs"].items():
+                    path = self.folder.stage(name) / "out" / file
+                    found = path.stat().st_size if path.exists() else -1
+                    if found != size:
+                        state = (
+                            f"has {found} bytes, not the {size} that were written"
+                            if found >= 0
+                            else "is gone"
+                        )
+                        raise ValueError(
+                            f"{path} {state}. To make it again, remove {record} and launch again"
+                        )
+
     @contextmanager
     def output(self, suffix: str) -> Iterator[Path]:
         """A temporary path to write to; published as ``out/<index><suffix>`` on success."""

@@ -11,6 +11,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from hpc_llm.run.folder import RunFolder
 from hpc_llm.run.shard import Shard
 from hpc_llm.run.submission import Submission
 
+LAUNCHER_VARIABLE = "HPC_LLM_LAUNCHER"  # process id of the launcher that a local worker must not outlive
+
 
 @dataclass(frozen=True)
 class Payload:
@@ -37,12 +40,24 @@ class Payload:
 
     def __call__(self) -> int:
         """Do the work; the process ends with the exit code, whatever submitit would make of a result."""
+        _end_with(int(os.environ[LAUNCHER_VARIABLE]))
         code = work(self)
         if code:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
         return code
+
+
+def _end_with(launcher: int) -> None:
+    """End this process soon after `launcher` has: a relaunch would start a second trainer beside this one."""
+
+    def watch() -> None:
+        while Path(f"/proc/{launcher}").exists():
+            time.sleep(0.5)
+        os._exit(codes.FAILED)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class _StopFlag:
@@ -78,6 +93,7 @@ def work(payload: Payload) -> int:
         started = time.time()
         shard = Shard(folder, config, stages, stage, index)
         try:
+            shard.check_inputs()
             run = run or getattr(importlib.import_module(module), function)
             run(shard)
             if rank == 0:

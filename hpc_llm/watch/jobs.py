@@ -1,4 +1,4 @@
-"""Asks squeue and sacct what they know of a run's jobs. The only part of watch that leaves the run folder."""
+"""A run's jobs in squeue and sacct, and scancel. The only part of watch that leaves the run folder."""
 
 from __future__ import annotations
 
@@ -43,6 +43,18 @@ def ask(folder: RunFolder) -> tuple[dict[str, Jobs] | None, str]:
         else "this cluster keeps no accounting (sacct): states are from squeue alone"
     )
     return found, note
+
+
+def cancel(folder: RunFolder) -> list[str]:
+    """Cancel the run's waiting and running jobs; returns their ids. Raises SlurmError."""
+    submitted = [event["job"] for event in journal.read(folder.journal) if event.get("event") == "submitted"]
+    if not submitted:
+        return []
+    client = Client(_slurm_conf(folder))
+    rows = client.queue(submitted)
+    live = sorted({row.job_id.partition("_")[0] for row in rows if not row.state.ended}, key=int)
+    client.cancel(live)
+    return live
 
 
 def _slurm_conf(folder: RunFolder) -> str | None:

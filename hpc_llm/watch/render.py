@@ -42,6 +42,15 @@ def stages(summary: Mapping[str, Any]) -> str:
     return tables.render(headers, rows, "llrrrrrrrl")
 
 
+def failures(summary: Mapping[str, Any]) -> str:
+    """For each failed stage its telling log line and where the rest is; empty when nothing failed."""
+    parts = [
+        f"{failure['stage']} failed: {tables.printable(failure['line'])}\n  {failure['log']}"
+        for failure in summary["failures"]
+    ]
+    return "\n".join([*parts, "launch again to go on from what is finished"]) if parts else ""
+
+
 def _jobs(stage: Mapping[str, Any]) -> str:
     ids = [job for job in stage["job_ids"] if not job.startswith("local-")]
     states = stage["job_states"]

@@ -1,18 +1,19 @@
 """What a run folder says: a pure reading, into the object that ``status --json`` prints.
 
-``stages[].state``: done | running | pending | failed | incomplete | waiting. Where the queue does not
+``stages[].state``: done | running | pending | failed | cancelled | incomplete | waiting. Where the queue does not
 answer, a stage that was submitted and is not done is ``unknown``: a blind watcher must not look healthy.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpc_llm.run import atomic, journal, plan
+from hpc_llm.run import atomic, journal, lock, plan
 from hpc_llm.run.folder import RunFolder
 from hpc_llm.run.stage import Stage
 from hpc_llm.slurm.rows import element_ids
@@ -46,6 +47,7 @@ def summary(folder: RunFolder, jobs: Mapping[str, Jobs] | None = None) -> dict[s
     return {
         "run": str(folder.path),
         "state": _overall(rows),
+        "failures": [_failure(folder, row["name"]) for row in rows if row["state"] == "failed"],
         "balanced": _balanced(stages, records),
         "documents": _documents(stages, records),
         "extra": _extra(records),
@@ -60,7 +62,24 @@ def _records(folder: RunFolder, stage: Stage) -> list[dict[str, Any]]:
         paths = sorted(path for path in folder.records(stage.name).iterdir() if path.suffix == ".json")
     except FileNotFoundError:
         return []
-    return [atomic.read_json(path) for path in paths if not path.name.startswith(".")]
+    try:
+        return [atomic.read_json(path) for path in paths if not path.name.startswith(".")]
+    except atomic.Damaged as error:
+        raise atomic.Damaged(f"{error}. Remove it and launch again: the shard is done anew") from error
+
+
+def _failure(folder: RunFolder, stage: str) -> dict[str, str]:
+    """The newest log of a failed stage and the line of it that says most: an error, or the last one."""
+    logs = [path for path in _visible(folder.logs(stage)) if path.suffix in (".log", ".out")]
+    for path in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True):
+        lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        errors = [line for line in lines if _ERROR.search(line)]
+        if lines:
+            return {"stage": stage, "log": str(path), "line": (errors or lines)[-1][:300]}
+    return {"stage": stage, "log": str(folder.logs(stage)), "line": "no log was written"}
+
+
+_ERROR = re.compile(r"error\b|not found|giving up|denied|Killed", re.IGNORECASE)
 
 
 def _submitted(folder: RunFolder) -> dict[str, dict[str, str]]:
@@ -83,7 +102,7 @@ def _stage(
     return {
         "name": stage.name,
         "kind": stage.kind,
-        "state": _state(stage, len(records), list(submitted), mine if jobs is not None else None),
+        "state": _state(folder, stage, len(records), list(submitted), mine if jobs is not None else None),
         "shards": _shards(folder, stage, records, submitted, mine if jobs is not None else None),
         "job_ids": list(submitted),
         "job_states": {**mine.ended, **mine.live},
@@ -124,20 +143,30 @@ def _shards(
     return counts
 
 
-def _state(stage: Stage, done: int, submitted: Sequence[str], jobs: Jobs | None) -> str:
+def _local_state(folder: RunFolder, stage: Stage) -> str:
+    """Of a stage that a launcher on this machine began: it works on it, gave up on it, or was killed."""
+    events = [event for event in journal.read(folder.journal) if event.get("stage") == stage.name]
+    if events[-1]["event"] == "ended":
+        return "failed"
+    return "running" if lock.held(folder.lock) else "incomplete"
+
+
+def _state(folder: RunFolder, stage: Stage, done: int, submitted: Sequence[str], jobs: Jobs | None) -> str:
     if done == stage.shards:
         return "done"
     if not submitted:
         return "waiting"
     if all(job.startswith("local-") for job in submitted):
-        return "incomplete"
+        return _local_state(folder, stage)
     if jobs is None:
         return "unknown"
     if jobs.live:
         return (
             "running" if any(not state.startswith("PENDING") for state in jobs.live.values()) else "pending"
         )
-    return "failed"
+    # Cancelled are those that a person stopped and those whose inputs were never made.
+    ended = {state.partition(" ")[0].rstrip("+") for state in jobs.ended.values()}
+    return "cancelled" if ended == {"CANCELLED"} else "failed"
 
 
 def _restarts(folder: RunFolder, stage: str) -> int:
@@ -160,7 +189,8 @@ def _overall(rows: Sequence[Mapping[str, Any]]) -> str:
     if all(state == "done" for state in states):
         return "done"
     return next(
-        (s for s in ("failed", "unknown", "running", "pending", "incomplete") if s in states), "waiting"
+        (s for s in ("failed", "cancelled", "unknown", "running", "pending", "incomplete") if s in states),
+        "waiting",
     )
 
 

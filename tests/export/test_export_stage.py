@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ CONFIG = Config(
     model=ModelConfig(
         layers=2, hidden=32, heads=4, kv_heads=2, ffn_hidden=48, sequence_length=32, init_std=0.2
     ),
-    train=TrainConfig(sample_prompts=["The ", ""], sample_tokens=12, seed=5),
+    train=TrainConfig(steps=20, sample_prompts=["The ", ""], sample_tokens=12, seed=5),
 )
 
 
@@ -104,11 +105,22 @@ def test_samples_are_texts_and_the_same_each_time(run):
     assert json.loads((run.export / stage.SAMPLES).read_text()) == first
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_exported(run, capsys):
+def test_a_damaged_last_checkpoint_is_named_and_an_older_one_not_taken_for_it(run, capsys):
     damage(run.checkpoints / "step_00000020")
-    export(run)
-    assert exported_step(run) == 10
+    with pytest.raises(
+        ValueError, match=r"of step 10 of 20\..* remove .*train/done/00000\.json and launch again"
+    ):
+        export(run)
     assert "step_00000020" in capsys.readouterr().out
+    assert not run.export.exists()
+
+
+def test_others_may_read_the_weights_as_the_umask_says(run):
+    export(run)
+    [weights] = run.export.glob("*.safetensors")
+    mask = os.umask(0)
+    os.umask(mask)
+    assert weights.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 def test_no_good_checkpoint_is_an_error_that_names_each(run):

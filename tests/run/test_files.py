@@ -81,3 +81,26 @@ def test_snapshot_is_keyed_by_content(tmp_path):
     code = snapshot.code(folder)
     assert code == snapshot.code(folder)
     assert (code / "hpc_llm" / "run" / "worker.py").is_file()
+
+
+def test_an_input_that_was_cut_is_named_with_its_cure(tmp_path):
+    first = shard(tmp_path)
+    with first.output(".txt") as path:
+        path.write_text("hello")
+    first.finish()
+    second = Stage("filter", "array", "m:f", inputs=("read",), shards=2)
+    after = Shard(first.folder, first.config, {**first.stages, "filter": second}, second, 1)
+    after.check_inputs()
+    file = first.folder.output("read", 1, ".txt")
+    file.write_text("hell")
+    with pytest.raises(ValueError, match=r"00001\.txt has 4 bytes, not the 5 .* remove .*done/00001\.json"):
+        after.check_inputs()
+    file.unlink()
+    with pytest.raises(ValueError, match=r"00001\.txt is gone"):
+        after.check_inputs()
+
+
+def test_a_damaged_json_file_is_named(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": ')
+    with pytest.raises(atomic.Damaged, match=r"a\.json is damaged"):
+        atomic.read_json(tmp_path / "a.json")

@@ -82,7 +82,8 @@ def test_a_shard_whose_own_sum_is_wrong_is_seen(folder):
     [
         ({"read": Jobs(live={"7_0": "RUNNING"})}, "running"),
         ({"read": Jobs(live={"7_0": "PENDING (Dependency)"})}, "pending"),
-        ({"read": Jobs(ended={"7_0": "FAILED"})}, "failed"),
+        ({"read": Jobs(ended={"7_0": "FAILED", "7_1": "CANCELLED by 0"})}, "failed"),
+        ({"read": Jobs(ended={"7_0": "CANCELLED by 0", "7_1": "CANCELLED"})}, "cancelled"),
         (None, "unknown"),
     ],
 )
@@ -125,3 +126,27 @@ def test_training_takes_the_last_line_of_a_repeated_step(folder):
         9.0,
         1,
     )
+
+
+def test_a_failure_is_shown_with_its_telling_line(folder):
+    journal.append(folder.journal, {"event": "submitted", "stage": "read", "token": "t", "job": "7"})
+    atomic.write_json(folder.submissions("read") / "t.json", {"elements": [[0], [1]]})
+    atomic.write_text(folder.logs("read") / "7_0.log", "start\n12:00 error: disk full\nhpc_llm: ended\n")
+    found = summary(folder, {"read": Jobs(ended={"7_0": "FAILED"})})
+    assert found["failures"] == [
+        {"stage": "read", "log": str(folder.logs("read") / "7_0.log"), "line": "12:00 error: disk full"}
+    ]
+    assert "read failed: 12:00 error: disk full" in render.failures(found)
+
+
+def test_a_local_stage_runs_while_its_launcher_holds_the_run(folder):
+    from hpc_llm.run import lock
+
+    journal.append(folder.journal, {"event": "started", "stage": "read", "token": "local-1"})
+    assert stage(summary(folder, {}), "read")["state"] == "incomplete"
+    with lock.hold(folder.lock):
+        assert stage(summary(folder, {}), "read")["state"] == "running"
+        with pytest.raises(lock.Held, match="works on this run"), lock.hold(folder.lock):
+            pass
+    journal.append(folder.journal, {"event": "ended", "stage": "read", "token": "local-1", "unfinished": 2})
+    assert stage(summary(folder, {}), "read")["state"] == "failed"
