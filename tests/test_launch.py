@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,40 @@ def test_a_line_added_by_ops_is_in_the_script_and_named(tmp_path: Path):
     assert "#SBATCH --account=physics" in done.stdout
     assert "the template sets time" in done.stdout
     assert "--time=" not in done.stdout
+
+
+def workers(run: Path) -> list[int]:
+    """Processes whose command line names the run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(run).encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def test_one_launcher_works_on_a_run_and_its_workers_end_with_it(tmp_path: Path):
+    command = [
+        sys.executable,
+        "-m",
+        "hpc_llm.launch",
+        f"run.root={tmp_path}/runs",
+        "run.name=r",
+        "stages=data",
+    ]
+    run = tmp_path / "runs" / "r"
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + 60
+        while not (run / "stages" / "read" / "out").exists():  # the first worker has begun to write
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        second = launch(tmp_path, "stages=data")
+        assert second.returncode == 2
+        assert f"process {first.pid} works on this run" in second.stderr
+        first.kill()
+    deadline = time.monotonic() + 30
+    while workers(run):
+        assert time.monotonic() < deadline, workers(run)
+        time.sleep(0.1)
