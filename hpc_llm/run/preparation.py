@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,7 +108,3 @@ def create(prepared: Prepared) -> Path:
             f"run.root={prepared.config.run.root}: cannot write {folder.path}: {error.strerror}"
         ) from error
     return code
-
-
-def names(stages: Sequence[Stage]) -> str:
-    return " ".join(stage.name for stage in stages)

@@ -17,7 +17,7 @@ from hpc_llm.run.stage import Stage
 class Submission:
     """Array element i works through the shards ``elements[i]``.
 
-    The token names the job (``squeue --comment``), its payload file and its script, so that a
+    The token is part of the job's name and of those of its payload file and its script, so that a
     submission can be found again when the answer to sbatch was lost.
     """
 
